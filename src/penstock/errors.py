@@ -1,0 +1,59 @@
+"""The errors that Penstock raises, and what each one asks of the person who sees it.
+
+::
+
+    PenstockError                 every error below; its text names the thing and the remedy
+    ├── InvalidGoalError          a goal that cannot mean anything (latency below zero, accuracy above one)
+    ├── InvalidSettingError       a setting that is unknown or outside its bounds
+    ├── InvalidProfileError       a load profile or trace that cannot be read
+    ├── UnknownQueryError         no streaming query goes by that name
+    ├── UnsupportedSessionError   a session that cannot be governed, such as Spark Connect
+    ├── StoreError                the action log cannot be opened, written or understood
+    └── EnvironmentCheckError     Java, Python or memory is not what Spark needs
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Base of all errors that are meant to be read by a person."""
+
+
+class InvalidGoalError(PenstockError, ValueError):
+    """A goal that cannot be met by anything, because it does not mean anything."""
+
+
+class InvalidSettingError(PenstockError, ValueError):
+    """A setting whose name is unknown or whose value is not allowed."""
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"setting {key!r} = {value!r} is not allowed: {allowed}")
+
+
+class InvalidProfileError(PenstockError, ValueError):
+    """A load profile or trace file that cannot be used, with the place where it goes wrong."""
+
+
+class UnknownQueryError(PenstockError, LookupError):
+    """No streaming query of that name is running or recorded."""
+
+    def __init__(self, name: str, known: list[str]) -> None:
+        self.name = name
+        self.known = known
+        listing = ", ".join(sorted(known)) if known else "none; start one with .queryName(...) first"
+        super().__init__(f"no streaming query named {name!r}; known queries: {listing}")
+
+
+class UnsupportedSessionError(PenstockError, TypeError):
+    """The Spark session is of a kind that Penstock cannot act on."""
+
+
+class StoreError(PenstockError):
+    """The action log cannot be opened, written or understood."""
+
+
+class EnvironmentCheckError(PenstockError):
+    """The machine lacks something that Spark needs."""

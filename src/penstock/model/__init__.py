@@ -1,0 +1,26 @@
+"""Plain data: goals, queries and their sources, signals, actions with their reasons."""
+
+from penstock.model.action import Action, ActionKind, Mode, RecordedAction
+from penstock.model.duration import parse_duration_s
+from penstock.model.goal import Goal
+from penstock.model.query import LimitUnit, QueryName, QuerySpec, SourceSpec
+from penstock.model.series import Metric, SeriesPoint
+from penstock.model.signal import BatchSignal, ExecutorSignal, SourceSignal
+
+__all__ = [
+    "Action",
+    "ActionKind",
+    "BatchSignal",
+    "ExecutorSignal",
+    "Goal",
+    "LimitUnit",
+    "Metric",
+    "Mode",
+    "QueryName",
+    "QuerySpec",
+    "RecordedAction",
+    "SeriesPoint",
+    "SourceSignal",
+    "SourceSpec",
+    "parse_duration_s",
+]

@@ -1,0 +1,41 @@
+"""Points of the time series that Penstock keeps of every query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.model.query import QueryName
+
+
+class Metric(StrEnum):
+    """Everything that is kept as a time series; the unit is part of the name."""
+
+    BATCH_ROWS = "batch_rows"
+    BATCH_DURATION_S = "batch_duration_s"
+    BATCH_OVERHEAD_S = "batch_overhead_s"
+    COST_PER_ROW_S = "cost_per_row_s"
+    LAG_ROWS = "lag_rows"
+    ARRIVAL_ROWS_PER_S = "arrival_rows_per_s"
+    PROCESSED_ROWS_PER_S = "processed_rows_per_s"
+    READ_LIMIT_ROWS = "read_limit_rows"
+    STATE_ROWS = "state_rows"
+    STATE_BYTES = "state_bytes"
+    EXECUTOR_BUSY_FRACTION = "executor_busy_fraction"
+    EXECUTOR_GC_FRACTION = "executor_gc_fraction"
+    EXECUTOR_HEAP_PEAK_BYTES = "executor_heap_peak_bytes"
+    EXECUTOR_HEAP_MAX_BYTES = "executor_heap_max_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """One value at one time. ``subject`` tells parts of a query apart: a phase, a source, an executor."""
+
+    time_s: float
+    query: QueryName
+    metric: Metric
+    value: float
+    batch_id: int | None = None
+    subject: str = ""

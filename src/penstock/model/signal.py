@@ -1,0 +1,70 @@
+"""Observations: what a batch, its sources and the executors told.
+
+Unknown is None from end to end: a controller must never take a missing lag for a lag of zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.model.query import QueryName
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSignal:
+    """What one source contributed to a batch, and what it still holds back."""
+
+    index: int
+    rows: int
+    units: float | None
+    lag_rows: float | None
+    lag_units: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSignal:
+    """One finished micro-batch of a query.
+
+    ``started_s`` and ``finished_s`` are seconds since the epoch on the driver's clock; ``duration_s`` is what Spark
+    reports as ``triggerExecution``, split by phase in ``phases_s``.
+    """
+
+    query: QueryName
+    batch_id: int
+    started_s: float
+    duration_s: float
+    rows: int
+    sources: tuple[SourceSignal, ...]
+    phases_s: tuple[tuple[str, float], ...] = ()
+    state_rows: int = 0
+    state_bytes: int = 0
+
+    @property
+    def finished_s(self) -> float:
+        """When the batch's results were out."""
+        return self.started_s + self.duration_s
+
+    @property
+    def lag_rows(self) -> float | None:
+        """Rows waiting over all sources; None as soon as one source does not tell."""
+        lags = [source.lag_rows for source in self.sources]
+        return None if any(lag is None for lag in lags) else float(sum(lag for lag in lags if lag is not None))
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows processed per second of batch time."""
+        return self.rows / self.duration_s if self.duration_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSignal:
+    """CPU, heap and garbage collection of one executor since the last look."""
+
+    executor_id: str
+    cores: int
+    busy_fraction: float | None
+    gc_fraction: float | None
+    heap_peak_bytes: int | None
+    heap_max_bytes: int | None

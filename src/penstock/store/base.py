@@ -1,0 +1,63 @@
+"""What every store of decisions and observations can do.
+
+One process writes; any number of others read. An action that :meth:`Store.append` has returned survives the death of the
+process at any later moment.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction, SeriesPoint
+
+
+class Store(Protocol):
+    """The action log and the time series."""
+
+    def append(self, action: Action, *, time_s: float, mode: Mode) -> RecordedAction:
+        """Record an action durably and give it its id; ids rise without gaps."""
+        ...
+
+    def append_points(self, points: Sequence[SeriesPoint]) -> None:
+        """Record observations, all of them or none."""
+        ...
+
+    def actions(
+        self,
+        *,
+        query: QueryName | None = None,
+        kinds: Collection[ActionKind] = (),
+        since_s: float | None = None,
+        until_s: float | None = None,
+        after_id: int = 0,
+        last: int | None = None,
+    ) -> list[RecordedAction]:
+        """Give the recorded actions that match, oldest first; ``last`` keeps the newest so many of them."""
+        ...
+
+    def points(
+        self,
+        query: QueryName,
+        metric: Metric,
+        *,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        last: int | None = None,
+    ) -> list[SeriesPoint]:
+        """Give a time series of a query, oldest first."""
+        ...
+
+    def queries(self) -> list[QueryName]:
+        """Give the names of all queries that anything is recorded of, sorted."""
+        ...
+
+    def delete_points(self, *, before_s: float) -> int:
+        """Forget observations older than that; actions stay. Gives how many went."""
+        ...
+
+    def close(self) -> None:
+        """Release the store; recording afterwards is an error."""
+        ...
