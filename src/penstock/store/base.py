@@ -1,7 +1,7 @@
 """What every store of decisions and observations can do.
 
-One process writes; any number of others read. An action that :meth:`Store.append` has returned survives the death of the
-process at any later moment.
+One process writes; any number of others read. An action that :meth:`Store.append` has returned survives the death of
+the process at any later moment.
 """
 
 from __future__ import annotations
