@@ -1,1 +1,97 @@
-"""The command line."""
+"""The command line: ``penstock``, one file for each command.
+
+A new command is a function ``command`` in a file of its own and one line in ``_COMMANDS``. It imports Spark, numpy and
+the like inside the function, so that ``penstock --help`` stays fast. For whatever the user can mend it raises a
+:class:`~penstock.errors.PenstockError`, and :func:`main` turns that into one line. Its docstring is its help; lines
+after ``For example:`` are shown as they stand.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from penstock.cli import doctor, explain, log, settings, version
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["app", "main"]
+
+EXIT_FAILED_CHECK, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "doctor": doctor.command,
+    "explain": explain.command,
+    "log": log.command,
+    "settings": settings.command,
+    "version": version.command,
+}
+
+app = typer.Typer(
+    name="penstock",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    # Plain help reads the same on a terminal, in a pipe and in a log, and needs no time to draw.
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def penstock() -> None:
+    """Keep PySpark streaming queries inside their goals, and say why each decision was made.
+
+    For example:
+      penstock doctor             is this machine ready for Spark?
+      penstock log --last 20      what was decided lately, and why?
+      penstock explain clicks     why is the query 'clicks' where it is now?
+    """
+
+
+def _help_of(function: Callable[..., None]) -> str:
+    # Typer joins lines to paragraphs, unless the paragraph begins with this sign.
+    return inspect.cleandoc(function.__doc__ or "").replace("For example:\n", "\b\nFor example:\n")
+
+
+app.callback(help=_help_of(penstock))(penstock)
+for _name, _command in _COMMANDS.items():
+    app.command(_name, help=_help_of(_command))(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code.
+
+    0 is success, 1 a check that failed, 2 an error that the user can mend, 130 an interruption.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        outcome = app(words or ["--help"], prog_name="penstock", standalone_mode=False)
+        sys.stdout.flush()
+    except PenstockError as error:
+        return _complain(str(error))
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "penstock"
+        return _complain(f"{error.format_message().rstrip('.')}; see '{command} --help'")
+    except (KeyboardInterrupt, typer.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _leave_quietly()
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _complain(text: str) -> int:
+    # A message with line breaks would look like several errors to whoever counts lines.
+    typer.echo("error: " + " ".join(text.split("\n")), err=True)
+    return EXIT_ERROR
+
+
+def _leave_quietly() -> int:
+    # Without this the interpreter flushes at its end, fails again and says so.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

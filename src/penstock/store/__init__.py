@@ -1,0 +1,7 @@
+"""The action log and the time series: the protocol, a file, and a store in memory."""
+
+from penstock.store.base import Store
+from penstock.store.memory import MemoryStore
+from penstock.store.sqlite import SqliteStore, open_reader
+
+__all__ = ["MemoryStore", "SqliteStore", "Store", "open_reader"]

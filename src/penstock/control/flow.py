@@ -1,0 +1,70 @@
+"""The flow law of ACES: how much a query may take in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.control.lqr import FlowGains
+
+
+@dataclass(frozen=True, slots=True)
+class FlowState:
+    """Past buffer deviations and rate errors, newest first."""
+
+    buffer_deviations: tuple[float, ...] = ()
+    rate_errors: tuple[float, ...] = ()
+
+
+class FlowLaw:
+    r"""Maximum intake of a query that keeps its buffer at a target, by linear quadratic control.
+
+    Eq. 7 of "Adaptive control of extreme-scale stream processing systems":
+
+    .. math::
+
+        r_{max}(n) = \Big[\rho(n) - \sum_{k=0}^{K} \lambda_k \{b(n-k) - b_0\}
+                     - \sum_{l=1}^{L} \mu_l \{r_{max}(n-l) - \rho(n-l)\}\Big]^+
+
+    with :math:`\rho` the processing rate, :math:`b` the buffer and :math:`b_0` its target, per step. Deviations before
+    the first step count as zero.
+
+    What enters the past rate errors is the rate that was really granted (:meth:`granted`), not the one asked for:
+    a rate cut by some bound would otherwise be held against every later step, long after the bound is gone.
+
+    Examples
+    --------
+    >>> from penstock.control.lqr import FlowGains
+    >>> law = FlowLaw(FlowGains(lambdas=(0.4,), mus=(0.2,)))
+    >>> law.maximum(rate=100.0, buffer=150.0, target=100.0)
+    80.0
+    >>> law.granted(80.0)
+    >>> law.maximum(rate=100.0, buffer=100.0, target=100.0)
+    104.0
+    """
+
+    def __init__(self, gains: FlowGains, state: FlowState | None = None) -> None:
+        self._gains = gains
+        self._state = state or FlowState()
+        self._rate = 0.0
+        self._deviation = 0.0
+
+    def maximum(self, *, rate: float, buffer: float, target: float) -> float:
+        """The intake that the law allows in this step."""
+        self._rate = rate
+        self._deviation = buffer - target
+        deviations = (self._deviation, *self._state.buffer_deviations)
+        correction = sum(gain * value for gain, value in zip(self._gains.lambdas, deviations, strict=False))
+        correction += sum(gain * value for gain, value in zip(self._gains.mus, self._state.rate_errors, strict=False))
+        return max(0.0, rate - correction)
+
+    def granted(self, maximum: float) -> None:
+        """End the step with the intake that was granted."""
+        deviations = (self._deviation, *self._state.buffer_deviations)
+        errors = (maximum - self._rate, *self._state.rate_errors)
+        self._state = FlowState(deviations[: len(self._gains.lambdas) - 1], errors[: len(self._gains.mus)])
+
+    def snapshot(self) -> FlowState:
+        """The past that the next step depends on."""
+        return self._state

@@ -1,0 +1,67 @@
+"""How fast rows arrive, from what was read and how the lag changed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalState:
+    """Snapshot of an :class:`ArrivalRate`."""
+
+    rate_rows_per_s: float | None
+    planned_s: float | None
+    lag_rows: float | None
+
+
+class ArrivalRate:
+    r"""Arrival rate of a source that only tells its lag.
+
+    Between the planning of two batches, at :math:`t_{n-1}` and :math:`t_n`, there arrived what was read and what the
+    lag grew by,
+
+    .. math:: a_n = \frac{q_n + b_n - b_{n-1}}{t_n - t_{n-1}},
+
+    smoothed exponentially with a half-life in seconds, so that short and long batches weigh by the time they cover.
+
+    Reference: the input-rate estimate of Stream-Economics (lag change plus consumption).
+
+    Examples
+    --------
+    >>> arrivals = ArrivalRate(half_life_s=10.0)
+    >>> arrivals.update(planned_s=100.0, rows=0, lag_rows=500.0)
+    >>> arrivals.update(planned_s=102.0, rows=400, lag_rows=2_100.0)
+    >>> arrivals.rate_rows_per_s
+    1000.0
+    """
+
+    def __init__(self, half_life_s: float, state: ArrivalState | None = None) -> None:
+        self._half_life_s = half_life_s
+        self._state = state or ArrivalState(None, None, None)
+
+    @property
+    def rate_rows_per_s(self) -> float | None:
+        """Smoothed rows per second, or None before two batches with a known lag."""
+        return self._state.rate_rows_per_s
+
+    def update(self, *, planned_s: float, rows: int, lag_rows: float | None) -> None:
+        """Learn from a batch planned at that time, which left that lag."""
+        old = self._state
+        rate = old.rate_rows_per_s
+        if lag_rows is not None and old.lag_rows is not None and old.planned_s is not None:
+            elapsed_s = planned_s - old.planned_s
+            if elapsed_s > 0:
+                arrived = max(0.0, rows + lag_rows - old.lag_rows)
+                rate = self._smoothed(rate, arrived / elapsed_s, elapsed_s)
+        self._state = ArrivalState(rate, planned_s, lag_rows)
+
+    def snapshot(self) -> ArrivalState:
+        """The whole state, to build an equal estimator from."""
+        return self._state
+
+    def _smoothed(self, old: float | None, new: float, elapsed_s: float) -> float:
+        if old is None:
+            return new
+        weight = 1.0 - math.exp(-math.log(2.0) * elapsed_s / self._half_life_s)
+        return old + weight * (new - old)

@@ -1,0 +1,105 @@
+"""Recursive least squares with forgetting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RlsState:
+    """Estimate and covariance; immutable, so that a snapshot is the state itself."""
+
+    theta: tuple[float, ...]
+    covariance: tuple[tuple[float, ...], ...]
+
+
+class RecursiveLeastSquares:
+    r"""Linear regression that learns from one observation at a time and forgets old ones.
+
+    For a regressor :math:`x`, an observation :math:`y` with noise variance :math:`r` and forgetting :math:`\phi`:
+
+    .. math::
+
+        P \leftarrow P / \phi, \qquad
+        k = \frac{P x}{r + x^T P x}, \qquad
+        \theta \leftarrow \theta + k (y - x^T \theta), \qquad
+        P \leftarrow P - k x^T P
+
+    The variances never grow beyond those of the prior. Without that bound, a long stretch of equal observations divides
+    :math:`P` by :math:`\phi` again and again in the directions that nothing is learned of, until a single odd
+    observation throws the estimate far away.
+
+    Parameters
+    ----------
+    prior, prior_variance
+        What is believed before the first observation, and how little.
+    forgetting
+        Weight that an observation keeps with each that follows; 1 forgets nothing.
+
+    References
+    ----------
+    Åström and Wittenmark, *Adaptive Control*, 2nd edition, chapter 2.
+
+    Examples
+    --------
+    >>> line = RecursiveLeastSquares(prior=(0.0, 0.0), prior_variance=(100.0, 100.0), forgetting=1.0)
+    >>> for x, y in [(1, 5.0), (2, 7.0), (3, 9.0), (4, 11.0)]:
+    ...     line.update((1.0, float(x)), y, noise_variance=1e-6)
+    >>> [round(value, 3) for value in line.theta]
+    [3.0, 2.0]
+    """
+
+    def __init__(
+        self,
+        prior: tuple[float, ...],
+        prior_variance: tuple[float, ...],
+        forgetting: float,
+        state: RlsState | None = None,
+    ) -> None:
+        self._prior_variance: Vector = np.array(prior_variance, dtype=np.float64)
+        self._forgetting = forgetting
+        self._theta: Vector = np.array(state.theta if state else prior, dtype=np.float64)
+        self._covariance: Matrix = np.array(state.covariance, dtype=np.float64) if state else self._prior_covariance()
+
+    @property
+    def theta(self) -> tuple[float, ...]:
+        """The current estimate."""
+        return tuple(float(value) for value in self._theta)
+
+    def update(self, regressor: tuple[float, ...], observation: float, *, noise_variance: float) -> None:
+        """Learn from one observation."""
+        x: Vector = np.array(regressor, dtype=np.float64)
+        covariance = self._bounded(self._covariance / self._forgetting)
+        direction = covariance @ x
+        gain = direction / (noise_variance + float(x @ direction))
+        self._theta = self._theta + gain * (observation - float(x @ self._theta))
+        shrunk = covariance - np.outer(gain, direction)
+        self._covariance = (shrunk + shrunk.T) / 2  # rounding must not make it lose its symmetry over many batches
+
+    def prediction_std(self, regressor: tuple[float, ...]) -> float:
+        """How far off the prediction for a regressor may be, from what is not yet known of the estimate."""
+        x: Vector = np.array(regressor, dtype=np.float64)
+        return float(np.sqrt(max(0.0, float(x @ self._covariance @ x))))
+
+    def forget_all(self) -> None:
+        """Keep the estimate but trust it no more than the prior: what is learned next replaces it."""
+        self._covariance = self._prior_covariance()
+
+    def snapshot(self) -> RlsState:
+        """The whole state, to build an equal estimator from."""
+        rows = tuple(tuple(float(cell) for cell in row) for row in self._covariance)
+        return RlsState(theta=self.theta, covariance=rows)
+
+    def _prior_covariance(self) -> Matrix:
+        return np.diag(self._prior_variance).astype(np.float64)
+
+    def _bounded(self, covariance: Matrix) -> Matrix:
+        excess = np.sqrt(np.minimum(1.0, self._prior_variance / np.maximum(np.diag(covariance), 1e-300)))
+        bounded: Matrix = covariance * np.outer(excess, excess)
+        return bounded

@@ -1,0 +1,308 @@
+"""Attach to a session: its streaming queries are observed from then on, and those with a goal are governed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from penstock.errors import PenstockError, UnknownQueryError
+from penstock.model import Action, ActionKind, Goal, Metric, Mode, QueryName, SeriesPoint
+from penstock.settings import Settings, load_settings
+from penstock.spark import internals
+from penstock.spark.collector import parse_progress
+from penstock.spark.executors import ExecutorCollector
+from penstock.spark.govern import GovernedWriter
+from penstock.spark.internals import Ability
+from penstock.spark.watch import WatchedQuery
+from penstock.store import SqliteStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from penstock.store import Store
+
+logger = logging.getLogger("penstock")
+
+_ENGINE = QueryName("engine")
+_DELETE_EVERY_S = 3600.0
+
+
+def attach(
+    spark: SparkSession,
+    *,
+    goals: Mapping[str, Goal] | None = None,
+    settings: Settings | Mapping[str, object] | None = None,
+    store: Store | None = None,
+) -> Penstock:
+    """Observe every streaming query of a session, and govern those that have a goal.
+
+    Parameters
+    ----------
+    spark
+        A classic session; its queries run on as they are.
+    goals
+        Goals by query name, for queries whose code stays as it is.
+    settings
+        Options by ``section.key``, or a whole :class:`~penstock.settings.Settings`. Environment variables
+        (``PENSTOCK_...``) are read as well and give way to what is passed here.
+    store
+        Where actions and series go; a SQLite file at ``store.path`` by default.
+
+    Examples
+    --------
+    ::
+
+        import penstock
+        from penstock import Goal
+
+        pen = penstock.attach(spark, goals={"clicks": Goal(latency="5 seconds")})
+        query = df.writeStream.queryName("clicks").format("noop").start()
+    """
+    internals.require_classic_session(spark)
+    chosen = settings if isinstance(settings, Settings) else load_settings(environment=os.environ, arguments=settings)
+    return Penstock(spark, chosen, store or SqliteStore(chosen.store.path), dict(goals or {}))
+
+
+class Penstock:
+    """The hold that Penstock has on a session; made by :func:`attach`, ended by :meth:`detach`."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, store: Store, goals: dict[str, Goal]) -> None:
+        self.settings = settings
+        self.store = store
+        self.mode = Mode.OBSERVE if settings.observe.only else Mode.ACT
+        self.missing = internals.probe(spark)
+        self._spark = spark
+        self._goals = {QueryName(name): goal for name, goal in goals.items()}
+        self._watched: dict[str, WatchedQuery] = {}
+        self._executors = ExecutorCollector(spark, settings.observe.executors_every_s)
+        self._lock = threading.RLock()
+        self._attached = True
+        self._deleted_s = 0.0
+        for ability, reason in self.missing.items():
+            self._record(Action(ActionKind.ACTUATOR_OFF, _ENGINE, "attach", f"{ability} is off: {reason}"))
+            logger.warning("%s is off: %s", ability, reason)
+        self._listener = _Listener(self)
+        spark.streams.addListener(self._listener)
+        for query in spark.streams.active:
+            self._watch(query)
+        for name in list(self._goals):
+            if self._find(name) is not None:
+                self.adopt(name, self._goals[name])
+
+    # What users call
+
+    def govern(self, writer: DataStreamWriter, goal: Goal | None = None) -> GovernedWriter:
+        """Give a query a goal before it starts; its first batch already reads no more than is safe."""
+        return GovernedWriter(self, writer, goal or Goal())
+
+    def adopt(self, query: str | StreamingQuery, goal: Goal) -> None:
+        """Govern a query that is already running, by its name, its id, or itself.
+
+        Its current batch was planned without Penstock, and so may the next one be: the limit holds from then on.
+        """
+        name = query if isinstance(query, str) else _name_of(query)
+        watched = self._find(name)
+        if watched is None:
+            raise UnknownQueryError(name, [str(known.name) for known in self._watched.values()])
+        self._goals[watched.name] = goal
+        self._begin(watched, goal, cause="adopt", starting=False)
+
+    def release(self, name: str) -> None:
+        """Stop governing a query; its sources get the limits that they came with. It stays observed."""
+        watched = self._find(name)
+        if watched is None:
+            raise UnknownQueryError(name, [str(known.name) for known in self._watched.values()])
+        self._goals.pop(watched.name, None)
+        self._release(watched, "release", "asked for")
+
+    def detach(self) -> None:
+        """Put everything back as it was, and let go of the session."""
+        with self._lock:
+            if not self._attached:
+                return
+            self._attached = False
+        self._spark.streams.removeListener(self._listener)
+        for watched in list(self._watched.values()):
+            if watched.is_governed:
+                self._release(watched, "detach", "Penstock lets go of the session")
+        self._watched.clear()
+        self.store.close()
+
+    def watched(self, name: str) -> WatchedQuery:
+        """The query of that name or id, as Penstock sees it."""
+        found = self._find(name)
+        if found is None:
+            raise UnknownQueryError(name, [str(known.name) for known in self._watched.values()])
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()
+
+    def expect(self, name: str, goal: Goal) -> None:
+        """Govern the next query that starts under this name."""
+        self._goals[QueryName(name)] = goal
+
+    # What the listener calls: none of these may let an error out, because the query must go on without Penstock
+
+    def on_started(self, event: QueryStartedEvent) -> None:
+        """A query starts; on its own thread, before its first batch is planned."""
+        name = QueryName(event.name or str(event.id))
+        try:
+            query = self._spark.streams.get(str(event.id))
+            if query is None:
+                return
+            watched = self._watch(query)
+            goal = self._goals.get(name)
+            if goal is not None:
+                # Without the ability to plan early, the query is governed from its second batch on, as if adopted.
+                self._begin(watched, goal, cause="start", starting=Ability.FIRST_BATCH not in self.missing)
+        except Exception as error:  # noqa: BLE001
+            self._fault(name, "start", error)
+
+    def on_progress(self, event: QueryProgressEvent) -> None:
+        """A batch is done."""
+        progress = event.progress
+        watched = self._watched.get(str(progress.id))
+        if watched is None or not self._attached:
+            return
+        try:
+            self._step(watched, parse_progress(progress.json))
+        except Exception as error:  # noqa: BLE001
+            self._fault(watched.name, f"batch {progress.batchId}", error)
+
+    def on_terminated(self, event: QueryTerminatedEvent) -> None:
+        """A query has ended."""
+        self._watched.pop(str(event.id), None)
+
+    # The loop: collect, estimate and decide, record, actuate
+
+    def _step(self, watched: WatchedQuery, progress: Mapping[str, Any]) -> None:
+        signal = watched.signal(progress)
+        actions = watched.controller.on_batch(signal) if watched.controller is not None else []
+        for action in actions:
+            self._record(action)
+            self._actuate(watched, action)
+        self.store.append_points([*watched.series(signal), *self._executor_points()])
+
+    def _begin(self, watched: WatchedQuery, goal: Goal, *, cause: str, starting: bool) -> None:
+        if Ability.READ_LIMIT in self.missing:
+            reason = f"{Ability.READ_LIMIT} is off: {self.missing[Ability.READ_LIMIT]}; the query is only observed"
+            self._record(Action(ActionKind.LEAVE_ALONE, watched.name, cause, reason))
+            return
+        actions = watched.govern(goal, self.settings, starting=starting)
+        self._record(_govern_action(watched, goal, cause))
+        for source in watched.left_alone:
+            reason = f"{source.spec.description}: {source.spec.reason}"
+            target = f"source {source.spec.index}"
+            self._record(Action(ActionKind.LEAVE_ALONE, watched.name, cause, reason, target=target))
+        for action in actions:
+            self._record(action)
+            self._actuate(watched, action)
+
+    def _release(self, watched: WatchedQuery, cause: str, why: str) -> None:
+        self._record(Action(ActionKind.RELEASE, watched.name, cause, f"{why}; its sources have their own limits again"))
+        watched.put_back()
+
+    def _record(self, action: Action) -> None:
+        self.store.append(action, time_s=time.time(), mode=self.mode)
+
+    def _actuate(self, watched: WatchedQuery, action: Action) -> None:
+        if self.mode is Mode.ACT:
+            watched.carry_out(action)
+
+    def _executor_points(self) -> list[SeriesPoint]:
+        if Ability.EXECUTORS in self.missing:
+            return []
+        now_s = time.time()
+        points = []
+        for signal in self._executors.signals(now_s):
+            values = {
+                Metric.EXECUTOR_BUSY_FRACTION: signal.busy_fraction,
+                Metric.EXECUTOR_GC_FRACTION: signal.gc_fraction,
+                Metric.EXECUTOR_HEAP_PEAK_BYTES: signal.heap_peak_bytes,
+                Metric.EXECUTOR_HEAP_MAX_BYTES: signal.heap_max_bytes,
+            }
+            points += [
+                SeriesPoint(now_s, _ENGINE, metric, float(value), subject=signal.executor_id)
+                for metric, value in values.items()
+                if value is not None
+            ]
+        if now_s - self._deleted_s > _DELETE_EVERY_S:
+            self._deleted_s = now_s
+            self.store.delete_points(before_s=now_s - self.settings.store.series_days * 86_400)
+        return points
+
+    def _fault(self, name: QueryName, cause: str, error: Exception) -> None:
+        """Fail open: a query that Penstock cannot handle runs on as if Penstock were not there."""
+        unforeseen = not isinstance(error, PenstockError)
+        logger.warning("query %s runs on without Penstock: %s", name, error, exc_info=unforeseen)
+        watched = self._find(name)
+        if watched is not None:
+            try:
+                watched.put_back()
+            except Exception:
+                logger.exception("the read limits of query %s could not be put back", name)
+        try:
+            reason = f"{type(error).__name__}: {error}; the query runs on as if Penstock were not there"
+            self._record(Action(ActionKind.FAULT, name, cause, reason))
+        except Exception:
+            logger.exception("the fault of query %s could not be recorded", name)
+
+    def _watch(self, query: StreamingQuery) -> WatchedQuery:
+        watched = WatchedQuery(self._spark, query, QueryName(_name_of(query)), self.missing)
+        with self._lock:
+            return self._watched.setdefault(str(query.id), watched)
+
+    def _find(self, name: str) -> WatchedQuery | None:
+        with self._lock:
+            running = list(self._watched.items())
+        return next((watched for key, watched in running if name in (watched.name, key)), None)
+
+
+class _Listener(StreamingQueryListener):
+    """Hands Spark's events on; one object for the life of the hold, because removal is by identity."""
+
+    def __init__(self, penstock: Penstock) -> None:
+        self._penstock = penstock
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        self._penstock.on_started(event)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        self._penstock.on_progress(event)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self._penstock.on_terminated(event)
+
+
+def _name_of(query: StreamingQuery) -> str:
+    return query.name or str(query.id)
+
+
+def _govern_action(watched: WatchedQuery, goal: Goal, cause: str) -> Action:
+    expected = {"minimum_accuracy": goal.minimum_accuracy, "priority": float(goal.priority), "weight": goal.weight}
+    if goal.latency_s is None:
+        reason = "no latency goal, so its read limits stay as they are"
+    else:
+        assert watched.controller is not None
+        target_s = watched.controller.target_batch_s
+        assert target_s is not None
+        expected |= {"latency_s": goal.latency_s, "target_batch_s": target_s}
+        reason = f"rows may be {goal.latency_s:g} s old, so a batch may take {target_s:.2f} s"
+    return Action(ActionKind.GOVERN, watched.name, cause, reason, expected=expected)

@@ -1,0 +1,135 @@
+"""From Spark's progress reports to signals."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.model import BatchSignal, LimitUnit, SourceSignal
+from penstock.spark import internals
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from penstock.model import QueryName
+    from penstock.spark.sources import LiveSource
+
+
+class ProgressCollector:
+    """Turns the progress reports of one query into signals.
+
+    Lag is what a source has (``latestOffset``) beyond what the batch took (``endOffset``). Offsets are not always rows:
+    Kafka counts transaction markers and compacted records too. So the ratio of rows to offsets is taken from the batch
+    itself.
+    """
+
+    def __init__(self, spark: SparkSession, query: QueryName) -> None:
+        self._spark = spark
+        self._query = query
+        self._rows_per_offset: dict[int, float] = {}
+        self._rows_per_file: dict[int, float] = {}
+
+    def signal(self, progress: Mapping[str, Any], sources: tuple[LiveSource, ...]) -> BatchSignal:
+        """The signal of one finished batch from its progress as parsed JSON."""
+        durations = progress["durationMs"]
+        state = progress.get("stateOperators") or []
+        return BatchSignal(
+            query=self._query,
+            batch_id=int(progress["batchId"]),
+            started_s=parse_timestamp_s(progress["timestamp"]),
+            duration_s=durations.get("triggerExecution", 0) / 1000.0,
+            rows=sum(int(source["numInputRows"]) for source in progress["sources"]),
+            sources=tuple(
+                self._source_signal(index, report, sources[index] if index < len(sources) else None)
+                for index, report in enumerate(progress["sources"])
+            ),
+            phases_s=tuple((name, value / 1000.0) for name, value in sorted(durations.items())),
+            state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
+            state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
+        )
+
+    def _source_signal(self, index: int, report: Mapping[str, Any], source: LiveSource | None) -> SourceSignal:
+        rows = int(report["numInputRows"])
+        if source is not None and source.is_file_source:
+            return self._file_signal(index, rows, report, source)
+        taken = offset_distance(report.get("startOffset"), report.get("endOffset"))
+        if taken and rows:
+            self._rows_per_offset[index] = rows / taken
+        waiting = offset_distance(report.get("endOffset"), report.get("latestOffset"))
+        lag_rows = None if waiting is None else max(0.0, waiting) * self._rows_per_offset.get(index, 1.0)
+        return SourceSignal(index, rows, units=float(rows), lag_rows=lag_rows, lag_units=lag_rows)
+
+    def _file_signal(self, index: int, rows: int, report: Mapping[str, Any], source: LiveSource) -> SourceSignal:
+        java_source = internals.unwrapped(source.java_source)
+        end = report.get("endOffset")
+        log_offset = end.get("logOffset") if isinstance(end, dict) else None
+        taken = None
+        if rows and isinstance(log_offset, int) and end != report.get("startOffset"):
+            taken = internals.files_of_batch(self._spark, java_source, log_offset)
+        waiting = internals.files_waiting(java_source)
+        if taken is not None and taken.files:
+            self._rows_per_file[index] = rows / taken.files
+        in_bytes = source.spec.unit is LimitUnit.BYTES
+        units = None if taken is None else (taken.size_bytes if in_bytes else float(taken.files))
+        lag_units = waiting.size_bytes if in_bytes else float(waiting.files)
+        ratio = self._rows_per_file.get(index)
+        lag_rows = 0.0 if waiting.files == 0 else (None if ratio is None else waiting.files * ratio)
+        return SourceSignal(index, rows, units=units, lag_rows=lag_rows, lag_units=lag_units)
+
+
+def parse_progress(text: str) -> dict[str, Any]:
+    """Progress as plain data; offsets that Spark wraps as text inside the JSON are parsed too."""
+    progress: dict[str, Any] = json.loads(text)
+    for source in progress["sources"]:
+        for key in ("startOffset", "endOffset", "latestOffset"):
+            source[key] = _parsed(source.get(key))
+    return progress
+
+
+def _parsed(offset: object) -> object:
+    if not isinstance(offset, str):
+        return offset
+    try:
+        return json.loads(offset)
+    except ValueError:
+        return offset
+
+
+def parse_timestamp_s(text: str) -> float:
+    """Seconds since the epoch of Spark's ISO timestamps.
+
+    Examples
+    --------
+    >>> parse_timestamp_s("2026-01-02T03:04:05.678Z")
+    1767323045.678
+    """
+    return datetime.fromisoformat(text).timestamp()
+
+
+def offset_distance(start: object, end: object) -> float | None:
+    """How far apart two offsets are: the sum over all whole numbers inside them; None where that means nothing.
+
+    Examples
+    --------
+    >>> offset_distance({"clicks": {"0": 10, "1": 20}}, {"clicks": {"0": 15, "1": 20, "2": 7}})
+    12.0
+    >>> offset_distance({"row": 5, "epoch_ms": 99}, {"row": 8, "epoch_ms": 99})
+    3.0
+    >>> offset_distance(None, {"row": 8}) is None
+    True
+    """
+    if isinstance(end, dict) and isinstance(start, dict):
+        # A partition that is new at the end began at zero; one that is gone has nothing left to read.
+        distances = [offset_distance(start.get(key, _zeros_like(value)), value) for key, value in end.items()]
+        return None if any(distance is None for distance in distances) else sum(d for d in distances if d is not None)
+    whole = all(isinstance(value, int) and not isinstance(value, bool) for value in (start, end))
+    if whole:
+        return float(end - start)  # type: ignore[operator]
+    return 0.0 if start == end and start is not None else None
+
+
+def _zeros_like(value: object) -> object:
+    return {key: _zeros_like(inner) for key, inner in value.items()} if isinstance(value, dict) else 0

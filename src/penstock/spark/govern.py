@@ -1,0 +1,83 @@
+"""The fluent form: a stream writer that carries a goal."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.spark import internals
+from penstock.spark.internals import Ability
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from penstock.model import Goal
+    from penstock.spark.attach import Penstock
+
+
+class GovernedWriter:
+    """A ``DataStreamWriter`` with a goal: everything that a writer can do, and ``with_...`` for what it must deliver.
+
+    Examples
+    --------
+    ::
+
+        pen.govern(df.writeStream).with_priority(5).with_minimum_accuracy(0.7).with_latency("5 seconds").start()
+    """
+
+    def __init__(self, penstock: Penstock, writer: DataStreamWriter, goal: Goal) -> None:
+        self._penstock = penstock
+        self._writer = writer
+        self._goal = goal
+
+    def with_latency(self, latency: str | float) -> Self:
+        """Set how old a row may be when its result is out."""
+        return self._with(latency=latency)
+
+    def with_minimum_accuracy(self, minimum_accuracy: float) -> Self:
+        """Set the smallest share of rows that must be kept."""
+        return self._with(minimum_accuracy=minimum_accuracy)
+
+    def with_priority(self, priority: int) -> Self:
+        """Set who gives way first when capacity is short: the lower one."""
+        return self._with(priority=priority)
+
+    def with_weight(self, weight: float) -> Self:
+        """Set what an output row counts in the weighted throughput."""
+        return self._with(weight=weight)
+
+    def start(self, *args: Any, **kwargs: Any) -> StreamingQuery:  # noqa: ANN401 - a writer's own arguments
+        """Start the query under its goal; arguments are those of ``DataStreamWriter.start``."""
+        self._penstock.expect(self._name(kwargs), self._goal)
+        return self._writer.start(*args, **kwargs)
+
+    def toTable(self, *args: Any, **kwargs: Any) -> StreamingQuery:  # noqa: ANN401, N802 - as above; Spark's name
+        """Start the query under its goal, into a table; arguments are those of ``DataStreamWriter.toTable``."""
+        self._penstock.expect(self._name(kwargs), self._goal)
+        return self._writer.toTable(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the writer has
+        attribute = getattr(self._writer, name)
+        if not callable(attribute):
+            return attribute
+
+        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            result = attribute(*args, **kwargs)
+            return self if result is self._writer else result
+
+        return call
+
+    def _with(self, **changes: object) -> Self:
+        self._goal = self._goal.with_(**changes)
+        return self
+
+    def _name(self, start_arguments: dict[str, Any]) -> str:
+        """The name the query will run under; one is given to a query that has none, since its goal is found by it."""
+        name = start_arguments.get("queryName")
+        if name is None and Ability.WRITER_NAME not in self._penstock.missing:
+            name = internals.writer_query_name(self._writer)
+        if name is None:
+            name = f"query-{uuid.uuid4().hex[:8]}"
+            self._writer.queryName(name)
+        return str(name)

@@ -1,0 +1,326 @@
+"""The only place that touches members of Spark which are not public API.
+
+Every member is listed in :data:`MEMBERS` with the ability that rests on it. :func:`probe` looks for each of them when
+Penstock attaches; what is missing in some version of Spark switches off one ability, with its name, and nothing else.
+
+Tried with pyspark 4.2 and 4.3 on Java 17.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import UnsupportedSessionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+JavaObject = Any
+"""A handle on an object inside the JVM; Py4J has no types for these."""
+
+_EXECUTION_CLASSES = (
+    "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution",
+    "org.apache.spark.sql.execution.streaming.MicroBatchExecution",
+)
+_READ_LIMIT_CLASS = "org.apache.spark.sql.connector.read.streaming.ReadLimit"
+_PYTHON_LIMIT_CLASS = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit"
+_WRITER_CLASS = "org.apache.spark.sql.classic.DataStreamWriter"
+_CONTEXT_CLASS = "org.apache.spark.SparkContext"
+
+
+class Ability(StrEnum):
+    """What Penstock can do only with private members of Spark."""
+
+    READ_LIMIT = "read limits of running queries"
+    FIRST_BATCH = "read limit of the very first batch"
+    PYTHON_LIMIT = "read limits of Python sources"
+    WRITER_NAME = "names of queries before they start"
+    EXECUTORS = "CPU, heap and garbage collection of executors"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One private member: any of ``classes`` must have ``name`` (a method or field; empty: the class itself)."""
+
+    ability: Ability
+    classes: tuple[str, ...]
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.classes[0]}.{self.name}" if self.name else self.classes[0]
+
+
+MEMBERS: tuple[Member, ...] = (
+    Member(Ability.READ_LIMIT, _EXECUTION_CLASSES, "uniqueSources"),
+    Member(Ability.READ_LIMIT, _EXECUTION_CLASSES, "uniqueSources_$eq"),
+    Member(Ability.READ_LIMIT, _EXECUTION_CLASSES, "sources"),
+    Member(Ability.READ_LIMIT, _EXECUTION_CLASSES, "trigger"),
+    Member(Ability.READ_LIMIT, _EXECUTION_CLASSES, "triggerExecutor"),
+    Member(Ability.READ_LIMIT, (_READ_LIMIT_CLASS,), "maxRows"),
+    Member(Ability.FIRST_BATCH, _EXECUTION_CLASSES, "logicalPlan"),
+    Member(Ability.PYTHON_LIMIT, (_PYTHON_LIMIT_CLASS,), "json"),
+    Member(Ability.WRITER_NAME, (_WRITER_CLASS,), "extraOptions"),
+    Member(Ability.EXECUTORS, (_CONTEXT_CLASS,), "statusStore"),
+)
+
+
+def require_classic_session(spark: SparkSession) -> None:
+    """Refuse a session that has no JVM to talk to."""
+    if not hasattr(spark, "_jvm") or not hasattr(spark, "_jsparkSession"):
+        kind = f"{type(spark).__module__}.{type(spark).__name__}"
+        raise UnsupportedSessionError(
+            f"{kind} is not a classic Spark session. A Spark Connect client has no driver of its own, so Penstock "
+            "cannot act there: attach in the application that hosts the queries (without SPARK_REMOTE or .remote(...))"
+        )
+
+
+def probe(spark: SparkSession, members: tuple[Member, ...] = MEMBERS) -> dict[Ability, str]:
+    """Abilities that this Spark does not offer, each with the member that is missing."""
+    missing: dict[Ability, str] = {}
+    for member in members:
+        if not _has_member(spark, member):
+            missing.setdefault(member.ability, f"Spark {spark.version} has no {member}")
+    return missing
+
+
+def _has_member(spark: SparkSession, member: Member) -> bool:
+    for class_name in member.classes:
+        java_class = _java_class(spark, class_name)
+        if java_class is None:
+            continue
+        if not member.name:
+            return True
+        while java_class is not None:
+            declared = [*java_class.getDeclaredMethods(), *java_class.getDeclaredFields()]
+            if any(item.getName() == member.name for item in declared):
+                return True
+            java_class = java_class.getSuperclass()
+    return False
+
+
+def _java_class(spark: SparkSession, name: str) -> JavaObject | None:
+    from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is imported only where it is used
+
+    try:
+        return _jvm(spark).java.lang.Class.forName(name)
+    except Py4JJavaError:
+        return None
+
+
+def _jvm(spark: SparkSession) -> JavaObject:
+    return spark._jvm  # noqa: SLF001
+
+
+# Queries and their sources
+
+
+def execution_of(query: StreamingQuery) -> JavaObject:
+    """The object that runs a classic query's batches."""
+    wrapper = query._jsq  # noqa: SLF001
+    return wrapper.streamingQuery() if hasattr(wrapper, "streamingQuery") else wrapper
+
+
+def is_micro_batch(execution: JavaObject) -> bool:
+    """Whether the query runs in micro-batches (continuous processing has no read limits)."""
+    return class_name(execution).endswith("MicroBatchExecution")
+
+
+def plan_now(execution: JavaObject) -> None:
+    """Make a starting query create its sources now.
+
+    Spark does so on the query's own thread and nowhere else. A listener's ``onQueryStarted`` runs on that thread,
+    before the first batch is planned, and Py4J carries calls made inside it back to the same thread: so this works
+    there, and only there.
+    """
+    execution.logicalPlan()
+
+
+def sources_of(execution: JavaObject) -> list[JavaObject]:
+    """The distinct sources, in the order in which progress reports list them; empty before they are created."""
+    found: list[JavaObject] = []
+    sequence = execution.sources()
+    for index in range(sequence.size()):
+        source = sequence.apply(index)
+        if not any(source.equals(known) for known in found):
+            found.append(source)
+    return found
+
+
+def read_limit_of(execution: JavaObject, source: JavaObject) -> JavaObject:
+    """The read limit in force for a source."""
+    return execution.uniqueSources().apply(source)
+
+
+def set_read_limit(execution: JavaObject, source: JavaObject, limit: JavaObject) -> None:
+    """Put a read limit in force from the next planned batch on.
+
+    The limit must be of a class that the source knows: any other kills the query with a match error.
+    """
+    getattr(execution, "uniqueSources_$eq")(execution.uniqueSources().updated(source, limit))
+
+
+def unwrapped(source: JavaObject) -> JavaObject:
+    """The source inside the wrapper that Spark puts around some of them for AvailableNow."""
+    return source.delegate() if class_name(source).startswith("AvailableNow") else source
+
+
+def class_name(java_object: JavaObject) -> str:
+    """Simple name of a JVM object's class."""
+    return str(java_object.getClass().getSimpleName())
+
+
+def trigger_of(execution: JavaObject) -> tuple[str, float]:
+    """Kind of trigger and its interval in seconds (0 where it has none)."""
+    trigger = execution.trigger()
+    kind = class_name(trigger).rstrip("$")
+    interval_s = trigger.intervalMs() / 1000.0 if kind == "ProcessingTimeTrigger" else 0.0
+    return kind, interval_s
+
+
+def reads_all_in_one_batch(execution: JavaObject) -> bool:
+    """Whether the query runs a single batch that must read everything (Once, or AvailableNow on a simple source)."""
+    executor = execution.triggerExecutor()
+    return executor is not None and class_name(executor) == "SingleBatchExecutor"
+
+
+# Read limits
+
+
+def row_limit(spark: SparkSession, rows: int) -> JavaObject:
+    """A limit in rows for sources inside the JVM."""
+    return _limits(spark).maxRows(rows)
+
+
+def file_limit(spark: SparkSession, files: int) -> JavaObject:
+    """A limit in files."""
+    return _limits(spark).maxFiles(min(files, 2**31 - 1))
+
+
+def byte_limit(spark: SparkSession, size_bytes: int) -> JavaObject:
+    """A limit in bytes."""
+    return _limits(spark).maxBytes(size_bytes)
+
+
+def with_minimum(spark: SparkSession, minimum: JavaObject, limit: JavaObject) -> JavaObject:
+    """A limit that keeps the smallest batch which the user configured beside it."""
+    gateway = spark.sparkContext._gateway  # noqa: SLF001
+    assert gateway is not None
+    array = gateway.new_array(_limits(spark), 2)
+    array[0], array[1] = minimum, limit
+    return _limits(spark).compositeLimit(array)
+
+
+def python_limit(spark: SparkSession, kind: str, field: str, units: int) -> JavaObject:
+    """A limit for a Python source, which takes none but this class."""
+    build = _jvm(spark).org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit
+    return build(json.dumps({field: units, "_type": kind}))
+
+
+def _limits(spark: SparkSession) -> JavaObject:
+    return _jvm(spark).org.apache.spark.sql.connector.read.streaming.ReadLimit
+
+
+# Files of a file source
+
+
+@dataclass(frozen=True, slots=True)
+class FileCount:
+    """Number of files and their total size."""
+
+    files: int
+    size_bytes: float
+
+
+def files_of_batch(spark: SparkSession, source: JavaObject, log_offset: int, *, sample: int = 16) -> FileCount | None:
+    """Files that a file source put into the batch with that log offset; sizes from a sample of them."""
+    found = _private_field(source, "metadataLog").get(log_offset)
+    if not found.isDefined():
+        return None
+    entries = found.get()
+    if len(entries) == 0 or entries[0].batchId() != log_offset:
+        return None  # a compacted log holds the files of all earlier batches too
+    step = max(1, len(entries) // sample)
+    sampled = [_file_size_bytes(spark, source, entries[index]) for index in range(0, len(entries), step)]
+    return FileCount(len(entries), len(entries) * sum(sampled) / len(sampled))
+
+
+def files_waiting(source: JavaObject) -> FileCount:
+    """Files that a file source has listed and not yet read."""
+    unread = _private_field(source, "unreadFiles")
+    if unread is None or unread.isEmpty():
+        return FileCount(0, 0.0)
+    count = int(unread.size())
+    step = max(1, count // 16)
+    sizes = [float(unread.apply(index).size()) for index in range(0, count, step)]
+    return FileCount(count, count * sum(sizes) / len(sizes))
+
+
+def _file_size_bytes(spark: SparkSession, source: JavaObject, entry: JavaObject) -> float:
+    path = _jvm(spark).org.apache.hadoop.fs.Path(_jvm(spark).java.net.URI(entry.path()))
+    return float(_private_field(source, "fs").getFileStatus(path).getLen())
+
+
+def _private_field(java_object: JavaObject, name: str) -> JavaObject:
+    field = java_object.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(java_object)
+
+
+# Writers and executors
+
+
+def writer_query_name(writer: object) -> str | None:
+    """The name that a query will have, before it starts."""
+    options = _private_field(writer._jwrite, "extraOptions")  # type: ignore[attr-defined]  # noqa: SLF001
+    found = options.get("queryName")
+    return str(found.get()) if found.isDefined() else None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorTotals:
+    """Totals of one executor since it started."""
+
+    executor_id: str
+    cores: int
+    task_s: float
+    gc_s: float
+    heap_peak_bytes: int | None
+
+
+def executor_totals(spark: SparkSession) -> list[ExecutorTotals]:
+    """Work, garbage collection and heap of all live executors."""
+    context = spark.sparkContext._jsc.sc()  # noqa: SLF001
+    summaries = context.statusStore().executorList(True)
+    local = _is_local(spark)
+    totals = []
+    for index in range(summaries.size()):
+        summary = summaries.apply(index)
+        if summary.id() == "driver" and not local:
+            continue
+        peaks = summary.peakMemoryMetrics()
+        heap = int(peaks.get().getMetricValue("JVMHeapMemory")) if peaks.isDefined() else 0
+        totals.append(
+            ExecutorTotals(
+                executor_id=str(summary.id()),
+                cores=int(summary.totalCores()),
+                task_s=summary.totalDuration() / 1000.0,
+                gc_s=summary.totalGCTime() / 1000.0,
+                heap_peak_bytes=heap or None,
+            )
+        )
+    return totals
+
+
+def executor_heap_max_bytes(spark: SparkSession) -> int | None:
+    """Largest heap an executor may have: the driver's own in local mode, else what was configured."""
+    if _is_local(spark):
+        return int(_jvm(spark).java.lang.Runtime.getRuntime().maxMemory())
+    return int(spark.sparkContext._jsc.sc().executorMemory()) * 1024 * 1024  # noqa: SLF001
+
+
+def _is_local(spark: SparkSession) -> bool:
+    return str(spark.sparkContext.master).startswith("local")

@@ -1,0 +1,143 @@
+"""One streaming query under watch: what it is, what it does, and the limits it runs under."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.control.admission import AdmissionController
+from penstock.model import ActionKind, Metric, QuerySpec, SeriesPoint
+from penstock.spark import internals
+from penstock.spark.collector import ProgressCollector
+from penstock.spark.sources import build_limit, describe_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.model import Action, BatchSignal, Goal, QueryName
+    from penstock.settings import Settings
+    from penstock.spark.internals import Ability, JavaObject
+    from penstock.spark.sources import LiveSource
+
+
+class WatchedQuery:
+    """A query of the session, observed; governed as well once it has a goal."""
+
+    def __init__(
+        self, spark: SparkSession, query: StreamingQuery, name: QueryName, missing: Collection[Ability]
+    ) -> None:
+        self.name = name
+        self.query = query
+        self.goal: Goal | None = None
+        self.controller: AdmissionController | None = None
+        self.sources: tuple[LiveSource, ...] = ()
+        self._spark = spark
+        self._missing = missing
+        self._collector = ProgressCollector(spark, name)
+
+    @property
+    def is_governed(self) -> bool:
+        """Whether decisions are made about this query."""
+        return self.controller is not None
+
+    @property
+    def left_alone(self) -> list[LiveSource]:
+        """Sources that must not be limited."""
+        return [source for source in self.sources if not source.spec.is_limitable]
+
+    def govern(self, goal: Goal, settings: Settings, *, starting: bool) -> list[Action]:
+        """Begin to govern; gives the decisions that must be in place at once.
+
+        A starting query gets its first limits before its first batch is planned. A running one has its past progress
+        read first, so that its first limit rests on what it did so far.
+        """
+        execution = internals.execution_of(self.query)
+        if starting:
+            internals.plan_now(execution)
+        self._describe(execution)
+        _, interval_s = internals.trigger_of(execution)
+        spec = QuerySpec(self.name, tuple(source.spec for source in self.sources), interval_s)
+        controller = AdmissionController(spec, goal, settings.admission, enforced=not settings.observe.only)
+        past = [] if starting else [self.signal(report) for report in self._past_progress()]
+        actions = _newest_per_target([action for signal in past for action in controller.on_batch(signal)])
+        if not any(action.kind is ActionKind.READ_LIMIT for action in actions):
+            actions = [*actions, *controller.on_start()]
+        self.goal, self.controller = goal, controller
+        return actions
+
+    def signal(self, progress: Mapping[str, Any]) -> BatchSignal:
+        """What a progress report says."""
+        if not self.sources:
+            self._describe(internals.execution_of(self.query))
+        return self._collector.signal(progress, self.sources)
+
+    def carry_out(self, action: Action) -> None:
+        """Realise a recorded decision."""
+        if action.kind is ActionKind.READ_LIMIT and action.value is not None:
+            source = self.sources[int(action.target.removeprefix("source "))]
+            limit = build_limit(self._spark, source, int(action.value))
+            internals.set_read_limit(internals.execution_of(self.query), source.java_source, limit)
+
+    def put_back(self) -> None:
+        """Give every source the limit that it came with, and stop deciding."""
+        was_governed, self.controller, self.goal = self.is_governed, None, None
+        if not was_governed or not self.query.isActive:
+            return
+        execution = internals.execution_of(self.query)
+        for source in self.sources:
+            if source.spec.is_limitable:
+                internals.set_read_limit(execution, source.java_source, source.own_limit)
+
+    def series(self, signal: BatchSignal) -> list[SeriesPoint]:
+        """Time-series points of a batch and of what is learned so far."""
+        values: dict[Metric, float | None] = {
+            Metric.BATCH_ROWS: signal.rows,
+            Metric.BATCH_DURATION_S: signal.duration_s,
+            Metric.LAG_ROWS: signal.lag_rows,
+            Metric.PROCESSED_ROWS_PER_S: signal.rows_per_s,
+            Metric.STATE_ROWS: signal.state_rows,
+            Metric.STATE_BYTES: signal.state_bytes,
+        }
+        if self.controller is not None:
+            values[Metric.READ_LIMIT_ROWS] = self.controller.budget_rows
+            values[Metric.ARRIVAL_ROWS_PER_S] = self.controller.arrival_rows_per_s
+            if self.controller.batch_time.batches:
+                values[Metric.BATCH_OVERHEAD_S] = self.controller.batch_time.overhead_s
+                values[Metric.COST_PER_ROW_S] = self.controller.batch_time.cost_per_row_s
+        points = [
+            SeriesPoint(signal.finished_s, self.name, metric, float(value), signal.batch_id)
+            for metric, value in values.items()
+            if value is not None
+        ]
+        points += [
+            SeriesPoint(signal.finished_s, self.name, Metric.BATCH_DURATION_S, value, signal.batch_id, phase)
+            for phase, value in signal.phases_s
+            if phase != "triggerExecution"
+        ]
+        if len(signal.sources) > 1:
+            points += [
+                SeriesPoint(
+                    signal.finished_s, self.name, Metric.LAG_ROWS, source.lag_rows, signal.batch_id,
+                    f"source {source.index}",
+                )
+                for source in signal.sources
+                if source.lag_rows is not None
+            ]  # fmt: skip
+        return points
+
+    def _describe(self, execution: JavaObject) -> None:
+        if internals.is_micro_batch(execution):
+            self.sources = describe_sources(execution, self._missing)
+
+    def _past_progress(self) -> list[dict[str, Any]]:
+        from penstock.spark.collector import parse_progress  # noqa: PLC0415
+
+        return [parse_progress(report.json) for report in self.query.recentProgress if report.numInputRows > 0]
+
+
+def _newest_per_target(actions: list[Action]) -> list[Action]:
+    """The last limit of each source: those in between were never in force."""
+    newest = {action.target: action for action in actions if action.kind is ActionKind.READ_LIMIT}
+    return list(newest.values())

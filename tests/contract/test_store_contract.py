@@ -1,0 +1,377 @@
+"""What every store promises, run over every store."""
+
+from __future__ import annotations
+
+import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import penstock.store
+from penstock.errors import StoreError
+from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction, SeriesPoint
+from penstock.store import MemoryStore, SqliteStore, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "SqliteStore": lambda directory: SqliteStore(directory / "penstock.db"),
+    "MemoryStore": lambda _: MemoryStore(),
+}
+
+CLICKS, TAXIS = QueryName("clicks"), QueryName("taxis")
+
+READ_LIMIT = Action(
+    kind=ActionKind.READ_LIMIT,
+    query=CLICKS,
+    cause="batch 12",
+    reason="2 500 rows fit in 2.5 s, «höchstens»\n\x00'; DROP TABLE actions; --",
+    target="source 0",
+    value=2500.0,
+    previous=1000.0,
+    unit="rows",
+    expected={"duration_s": 0.1 + 0.2, "größe": -1e-300},
+)
+
+
+@pytest.fixture(params=sorted(STORES))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Every store in turn, empty; at the end its ids must be without gaps."""
+    opened = STORES[request.param](tmp_path)
+    yield opened
+    try:
+        ids = [record.action_id for record in opened.actions()]
+    except StoreError:
+        return  # closed by the test
+    assert ids == list(range(1, len(ids) + 1))
+    opened.close()
+
+
+def _hold(query: QueryName = CLICKS, reason: str = "within goal") -> Action:
+    return Action(ActionKind.HOLD, query, "batch 1", reason)
+
+
+def _point(time_s: float, value: float = 1.0, **changes: object) -> SeriesPoint:
+    return replace(SeriesPoint(time_s, CLICKS, Metric.LAG_ROWS, value), **changes)  # type: ignore[arg-type]
+
+
+def _fill(store: Store) -> list[RecordedAction]:
+    """Six actions of two queries, one every ten seconds from 10 to 60."""
+    actions = [
+        _hold(CLICKS),
+        _hold(TAXIS),
+        READ_LIMIT,
+        replace(READ_LIMIT, query=TAXIS, value=None, previous=None),
+        Action(ActionKind.INFEASIBLE, CLICKS, "batch 14", "one row takes 9 s"),
+        _hold(CLICKS),
+    ]
+    return [store.append(action, time_s=10.0 * n, mode=Mode.ACT) for n, action in enumerate(actions, start=1)]
+
+
+def test_every_exported_store_is_in_this_battery() -> None:
+    """A new store cannot be exported without being put to this contract."""
+    exported = {name for name in penstock.store.__all__ if hasattr(getattr(penstock.store, name), "append")}
+
+    assert exported - {"Store"} == set(STORES)
+
+
+def test_an_action_comes_back_as_it_was_given(store: Store) -> None:
+    """Every field survives, odd characters and numbers included."""
+    recorded = store.append(READ_LIMIT, time_s=1_700_000_000.123456, mode=Mode.OBSERVE)
+
+    assert recorded == RecordedAction(1, 1_700_000_000.123456, Mode.OBSERVE, READ_LIMIT)
+    assert store.actions() == [recorded]
+
+
+def test_every_kind_and_mode_can_be_stored(store: Store) -> None:
+    """No member of the enums is refused or comes back as plain text."""
+    members = [(kind, mode) for kind in ActionKind for mode in Mode]
+    for kind, mode in members:
+        store.append(replace(READ_LIMIT, kind=kind), time_s=1.0, mode=mode)
+
+    records = store.actions()
+    assert [(record.action.kind, record.mode) for record in records] == members
+    assert {(type(record.action.kind), type(record.mode)) for record in records} == {(ActionKind, Mode)}
+    for kind in ActionKind:
+        assert [record.action.kind for record in store.actions(kinds=[kind])] == [kind] * len(Mode)
+
+
+def test_no_value_and_zero_are_told_apart(store: Store) -> None:
+    """Unknown stays None and zero stays zero."""
+    store.append(replace(READ_LIMIT, value=None, previous=0.0), time_s=0.0, mode=Mode.ACT)
+
+    (record,) = store.actions()
+    assert record.action.value is None
+    assert record.action.previous == 0.0
+
+
+def test_whole_numbers_are_taken_as_numbers(store: Store) -> None:
+    """A caller may pass an int where a float is meant, as Python allows."""
+    store.append(replace(READ_LIMIT, value=7, expected={"rows": 3}), time_s=5, mode=Mode.ACT)
+    store.append_points([_point(5, 7)])
+
+    (record,) = store.actions()
+    (point,) = store.points(CLICKS, Metric.LAG_ROWS)
+    assert (record.time_s, record.action.value, record.action.expected) == (5.0, 7.0, {"rows": 3.0})
+    assert (type(record.action.value), type(point.value)) == (float, float)
+
+
+def test_ids_start_at_one_and_have_no_gaps(store: Store) -> None:
+    """A refused action uses up no id."""
+    first = store.append(_hold(), time_s=1.0, mode=Mode.ACT)
+    with pytest.raises(StoreError, match="time of hold of 'clicks' is nan"):
+        store.append(_hold(), time_s=math.nan, mode=Mode.ACT)
+    second = store.append(_hold(), time_s=1.0, mode=Mode.ACT)
+
+    assert (first.action_id, second.action_id) == (1, 2)
+
+
+def test_order_is_the_order_of_recording_even_when_the_clock_steps_back(store: Store) -> None:
+    """A log is read in the order in which things were decided."""
+    for time_s in (30.0, 10.0, 20.0):
+        store.append(_hold(), time_s=time_s, mode=Mode.ACT)
+
+    assert [record.time_s for record in store.actions()] == [30.0, 10.0, 20.0]
+    assert [record.action_id for record in store.actions(last=2)] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected_ids"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6]),
+        ({"query": CLICKS}, [1, 3, 5, 6]),
+        ({"query": QueryName("nobody")}, []),
+        ({"kinds": [ActionKind.HOLD]}, [1, 2, 6]),
+        ({"kinds": {ActionKind.HOLD, ActionKind.INFEASIBLE}}, [1, 2, 5, 6]),
+        ({"kinds": []}, [1, 2, 3, 4, 5, 6]),
+        ({"since_s": 30.0}, [3, 4, 5, 6]),
+        ({"until_s": 30.0}, [1, 2, 3]),
+        ({"since_s": 20.0, "until_s": 40.0}, [2, 3, 4]),
+        ({"since_s": 41.0, "until_s": 49.0}, []),
+        ({"after_id": 4}, [5, 6]),
+        ({"after_id": 6}, []),
+        ({"after_id": -1}, [1, 2, 3, 4, 5, 6]),
+        ({"last": 2}, [5, 6]),
+        ({"last": 0}, []),
+        ({"last": 100}, [1, 2, 3, 4, 5, 6]),
+        ({"query": CLICKS, "kinds": [ActionKind.HOLD], "since_s": 10.0, "after_id": 1, "last": 5}, [6]),
+        ({"query": TAXIS, "last": 1}, [4]),
+    ],
+)
+def test_filters_choose_actions(store: Store, filters: dict[str, object], expected_ids: list[int]) -> None:
+    """Each filter narrows the answer, both ends of a time range belong to it, and filters combine."""
+    recorded = _fill(store)
+
+    chosen = store.actions(**filters)  # type: ignore[arg-type]
+
+    assert chosen == [recorded[action_id - 1] for action_id in expected_ids]
+
+
+def test_last_below_zero_is_refused(store: Store) -> None:
+    """A negative number of rows is a mistake, not "everything"."""
+    with pytest.raises(StoreError, match="last = -1"):
+        store.actions(last=-1)
+    with pytest.raises(StoreError, match="last = -1"):
+        store.points(CLICKS, Metric.LAG_ROWS, last=-1)
+
+
+def test_a_kind_that_does_not_exist_is_refused(store: Store) -> None:
+    """One kind in place of a list of kinds would otherwise match nothing without a word."""
+    with pytest.raises(ValueError, match="'h' is not a valid ActionKind"):
+        store.actions(kinds=ActionKind.HOLD)  # type: ignore[arg-type]
+
+
+def test_points_come_back_by_time(store: Store) -> None:
+    """A series is ordered by time; points of the same time keep the order of recording."""
+    late, early, tie = _point(30.0, 1.5, batch_id=3), _point(10.0, -2.0, subject="source 1"), _point(30.0, 9.0)
+    store.append_points([late, early])
+    store.append_points([tie])
+
+    assert store.points(CLICKS, Metric.LAG_ROWS) == [early, late, tie]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected_times_s"),
+    [
+        ({}, [1.0, 2.0, 3.0, 4.0]),
+        ({"since_s": 2.0}, [2.0, 3.0, 4.0]),
+        ({"until_s": 2.0}, [1.0, 2.0]),
+        ({"since_s": 2.0, "until_s": 3.0}, [2.0, 3.0]),
+        ({"since_s": 5.0}, []),
+        ({"since_s": 3.0, "until_s": 2.0}, []),
+        ({"last": 2}, [3.0, 4.0]),
+        ({"last": 0}, []),
+        ({"last": 9}, [1.0, 2.0, 3.0, 4.0]),
+        ({"until_s": 3.0, "last": 2}, [2.0, 3.0]),
+        ({"since_s": 3.0, "until_s": 2.0, "last": 1}, []),
+    ],
+)
+def test_filters_choose_points(store: Store, filters: dict[str, float], expected_times_s: list[float]) -> None:
+    """Both ends of a time range belong to it, and ``last`` counts from its end."""
+    store.append_points([_point(time_s) for time_s in (1.0, 2.0, 3.0, 4.0)])
+    store.append_points([_point(2.5, query=TAXIS), _point(2.5, metric=Metric.BATCH_ROWS)])
+
+    chosen = store.points(CLICKS, Metric.LAG_ROWS, **filters)  # type: ignore[arg-type]
+
+    assert [point.time_s for point in chosen] == expected_times_s
+
+
+def test_every_metric_can_be_stored(store: Store) -> None:
+    """Series of one query do not mix."""
+    points = [_point(1.0, float(number), metric=each) for number, each in enumerate(Metric)]
+    store.append_points(points)
+
+    assert [store.points(CLICKS, point.metric) for point in points] == [[point] for point in points]
+
+
+def test_no_points_are_no_error(store: Store) -> None:
+    """A batch that tells nothing records nothing, and an unknown query has an empty series."""
+    store.append_points([])
+
+    assert store.points(CLICKS, Metric.LAG_ROWS) == []
+    assert store.queries() == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        _point(2.0, math.nan),
+        _point(2.0, math.inf),
+        _point(math.nan),
+        _point(-math.inf),
+        _point(2.0, batch_id=2**63),
+        _point(2.0, subject="\ud800"),
+    ],
+    ids=["nan", "infinite", "no time", "infinite time", "batch id too large", "bad text"],
+)
+def test_points_are_recorded_together_or_not_at_all(store: Store, bad: SeriesPoint) -> None:
+    """One point that cannot be stored keeps its neighbours out too."""
+    with pytest.raises(StoreError, match="lag_rows of 'clicks'"):
+        store.append_points([_point(1.0), bad, _point(3.0)])
+
+    assert store.points(CLICKS, Metric.LAG_ROWS) == []
+    store.append_points([_point(4.0)])
+    assert store.points(CLICKS, Metric.LAG_ROWS) == [_point(4.0)]
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite_never_reach_the_log(store: Store, number: float) -> None:
+    """The action itself refuses them, and the store refuses them as a time."""
+    for changes in ({"value": number}, {"previous": number}, {"expected": {"rows": number}}):
+        with pytest.raises(ValueError, match="finite numbers only"):
+            replace(READ_LIMIT, **changes)
+    with pytest.raises(StoreError, match="only finite numbers are stored"):
+        store.append(READ_LIMIT, time_s=number, mode=Mode.ACT)
+
+    assert store.actions() == []
+
+
+def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
+    """A file name with stray bytes gets a plain error, not a codec's."""
+    with pytest.raises(StoreError, match="not valid Unicode"):
+        store.append(_hold(reason="file \udcff"), time_s=1.0, mode=Mode.ACT)
+
+
+@pytest.mark.parametrize("number", [5e-324, sys.float_info.max, -0.1, 1e16 + 2, 2.0**53])
+def test_numbers_keep_every_bit(store: Store, number: float) -> None:
+    """A number read back is the number given, not one near it."""
+    store.append(replace(READ_LIMIT, value=number, expected={"rows": number}), time_s=number, mode=Mode.ACT)
+    store.append_points([_point(number, number)])
+
+    (record,) = store.actions()
+    (point,) = store.points(CLICKS, Metric.LAG_ROWS)
+    assert (record.time_s, record.action.value, record.action.expected["rows"]) == (number, number, number)
+    assert (point.time_s, point.value) == (number, number)
+
+
+def test_inputs_are_left_alone_and_do_not_reach_back(store: Store) -> None:
+    """Recording changes no argument, and changing an argument or an answer later does not change the log."""
+    expected = {"rows": 1.0}
+    points = [_point(2.0), _point(1.0)]
+    recorded = store.append(replace(READ_LIMIT, expected=expected), time_s=1.0, mode=Mode.ACT)
+    store.append_points(points)
+    assert (expected, points) == ({"rows": 1.0}, [_point(2.0), _point(1.0)])
+
+    expected["rows"] = 2.0
+    points.clear()
+    recorded.action.expected["rows"] = 3.0  # type: ignore[index]
+    store.actions()[0].action.expected["rows"] = 4.0  # type: ignore[index]
+
+    assert store.actions()[0].action.expected == {"rows": 1.0}
+    assert len(store.points(CLICKS, Metric.LAG_ROWS)) == 2
+
+
+def test_queries_are_those_with_actions_or_points_sorted(store: Store) -> None:
+    """Each name appears once, wherever it was seen; order is by code point."""
+    for name in ("b", "é", "B"):
+        store.append(_hold(QueryName(name)), time_s=1.0, mode=Mode.ACT)
+    store.append_points([_point(1.0, query=QueryName(name)) for name in ("b", "", "z", "😀")])
+
+    assert store.queries() == ["", "B", "b", "z", "é", "😀"]
+
+
+def test_old_points_are_deleted_and_actions_stay(store: Store) -> None:
+    """Deletion counts what went, spares the given moment itself, and forgets queries of which nothing is left."""
+    store.append(_hold(), time_s=1.0, mode=Mode.ACT)
+    store.append_points([_point(1.0), _point(2.0), _point(3.0), _point(1.0, query=TAXIS)])
+    assert store.queries() == [CLICKS, TAXIS]
+
+    assert store.delete_points(before_s=2.0) == 2
+    assert [point.time_s for point in store.points(CLICKS, Metric.LAG_ROWS)] == [2.0, 3.0]
+    assert store.queries() == [CLICKS]
+    assert store.delete_points(before_s=2.0) == 0
+    assert store.delete_points(before_s=math.inf) == 2
+    assert len(store.actions()) == 1
+
+
+def test_a_closed_store_refuses_everything(store: Store) -> None:
+    """Recording and reading after close are plain errors; closing again is not."""
+    store.append(_hold(), time_s=1.0, mode=Mode.ACT)
+    store.close()
+    store.close()
+
+    for use in (
+        lambda: store.append(_hold(), time_s=2.0, mode=Mode.ACT),
+        lambda: store.append_points([_point(1.0)]),
+        lambda: store.append_points([]),
+        lambda: store.delete_points(before_s=1.0),
+        store.actions,
+        store.queries,
+        lambda: store.points(CLICKS, Metric.LAG_ROWS),
+    ):
+        with pytest.raises(StoreError, match="closed"):
+            use()
+
+
+def test_many_threads_may_record_and_read_at_once(store: Store) -> None:
+    """No action is lost, doubled or mixed up, each thread's actions stay in order, and readers see whole prefixes."""
+    threads, each = 8, 25
+
+    def work(thread: int) -> list[RecordedAction]:
+        recorded = []
+        for step in range(each):
+            action = replace(READ_LIMIT, cause=f"thread {thread}", value=float(step))
+            recorded.append(store.append(action, time_s=float(step), mode=Mode.ACT))
+            store.append_points([_point(float(step), float(thread), batch_id=step)])
+            seen = [record.action_id for record in store.actions(last=10)]
+            assert seen == list(range(seen[0], seen[0] + len(seen)))
+            assert seen[-1] >= recorded[-1].action_id
+        return recorded
+
+    with ThreadPoolExecutor(threads) as pool:
+        results = list(pool.map(work, range(threads)))
+
+    assert store.actions() == sorted((record for part in results for record in part), key=lambda r: r.action_id)
+    assert len(store.actions()) == threads * each
+    for thread in range(threads):
+        mine = [record.action.value for record in store.actions() if record.action.cause == f"thread {thread}"]
+        assert mine == [float(step) for step in range(each)]
+    points = store.points(CLICKS, Metric.LAG_ROWS)
+    assert sorted((point.value, point.time_s) for point in points) == [
+        (float(thread), float(step)) for thread in range(threads) for step in range(each)
+    ]

@@ -1,0 +1,91 @@
+"""Admission in a closed loop with a micro-batch engine, in virtual time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from penstock.control.admission import AdmissionController
+from penstock.model import ActionKind, BatchSignal
+from plants import MicroBatchPlant, closed_loop, controller
+
+
+def test_cold_start_on_a_huge_backlog_never_plans_a_batch_beyond_the_goal() -> None:
+    """Five million rows wait; the first batch is small and no later one takes longer than the goal."""
+    plant = MicroBatchPlant(lambda _: 0.0, backlog_rows=5_000_000, noise=0.05)
+    run = closed_loop(plant, controller(5.0), 60)
+    assert run.signals[0].rows == 1000
+    assert max(signal.duration_s for signal in run.signals[1:]) < 5.0
+    assert run.signals[25].rows > 80_000
+
+
+@pytest.mark.parametrize("cost_s", [1e-6, 20e-6, 1e-3, 20e-3])
+@pytest.mark.parametrize("overhead_s", [0.05, 0.5, 1.5])
+def test_standing_backlog_settles_at_the_target_without_oscillation(cost_s: float, overhead_s: float) -> None:
+    """Whatever a row costs, batches come to within 20 % of their target and the limit varies by less than 10 %."""
+    plant = MicroBatchPlant(
+        lambda _: 0.0, overhead_s=overhead_s, cost_per_row_s=lambda _: cost_s, backlog_rows=1e9, noise=0.06
+    )
+    run = closed_loop(plant, controller(5.0), 90)
+    durations = np.array([signal.duration_s for signal in run.signals[-20:]])
+    limits = np.array(run.limits[-20:])
+    assert abs(durations.mean() / 2.5 - 1) < 0.2
+    assert limits.std() / limits.mean() < 0.10
+
+
+def test_ninety_percent_load_keeps_the_lag_under_one_batch_and_cuts_nothing_that_fits() -> None:
+    """Where all that waits fits into the target, all of it is read."""
+    capacity = (2.5 - 0.2) / 20e-6 / 2.5
+    plant = MicroBatchPlant(lambda _: 0.9 * capacity, noise=0.03)
+    logic = controller(5.0)
+    closed_loop(plant, logic, 40)
+    run = closed_loop_continued(plant, logic, 60)
+    fits = (2.5 - 0.2) / 20e-6
+    for signal in run:
+        assert signal.lag_rows is not None
+        assert signal.lag_rows < fits
+        waited = signal.rows + signal.lag_rows
+        assert signal.lag_rows < 1 or waited > 0.8 * fits, "a batch was cut that would have fitted"
+
+
+def test_a_cost_that_triples_is_followed_within_a_few_batches() -> None:
+    """An abrupt change is learned anew, and batches return to the target."""
+    plant = MicroBatchPlant(
+        lambda _: 0.0, cost_per_row_s=lambda now: 20e-6 if now < 120 else 60e-6, backlog_rows=1e9, noise=0.03
+    )
+    run = closed_loop(plant, controller(5.0), 90)
+    changed = next(index for index, signal in enumerate(run.signals) if signal.started_s >= 120)
+    later = [signal.duration_s for signal in run.signals[changed + 6 : changed + 16]]
+    assert max(later) < 1.35 * 2.5
+    assert min(later) > 0.65 * 2.5
+
+
+def test_overload_is_reported_once_and_its_end_once() -> None:
+    """More rows than fit: one record with the missing capacity; when the load falls, one that it fits again."""
+    capacity = (2.5 - 0.2) / 20e-6 / 2.5
+    plant = MicroBatchPlant(lambda now: (3.0 if now < 100 else 0.2) * capacity)
+    run = closed_loop(plant, controller(5.0), 200)
+    infeasible = [action for action in run.actions if action.kind is ActionKind.INFEASIBLE]
+    assert len(infeasible) == 1
+    assert infeasible[0].expected["missing_rows_per_s"] == pytest.approx(2 * capacity, rel=0.3)
+    assert [action.kind for action in run.actions].count(ActionKind.HOLD) == 1
+
+
+def test_an_overhead_beyond_the_goal_is_infeasible_but_work_goes_on() -> None:
+    """A goal that the fixed part of a batch already breaks is reported, and rows still get through."""
+    plant = MicroBatchPlant(lambda _: 0.0, overhead_s=4.0, backlog_rows=1e8)
+    run = closed_loop(plant, controller(5.0), 60)
+    assert any("before its first row" in action.reason for action in run.actions)
+    assert run.signals[-1].rows > 0.2 * 2.5 / 20e-6
+
+
+def closed_loop_continued(plant: MicroBatchPlant, logic: AdmissionController, batches: int) -> list[BatchSignal]:
+    """Go on with a loop that has settled."""
+    signals = []
+    for _ in range(batches):
+        signal = plant.run_batch()
+        signals.append(signal)
+        for action in logic.on_batch(signal):
+            if action.kind is ActionKind.READ_LIMIT and action.value:
+                plant.limit_rows = action.value
+    return signals

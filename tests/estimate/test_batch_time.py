@@ -1,0 +1,88 @@
+"""Learning batch times."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from penstock.estimate.arrival import ArrivalRate
+from penstock.estimate.batch_time import BatchTimeModel
+from penstock.estimate.rls import RecursiveLeastSquares
+
+
+def test_noisy_batches_give_overhead_and_cost() -> None:
+    """With 10 % noise and sizes that differ, both parts are found to within a few percent."""
+    rng = np.random.default_rng(7)
+    model = BatchTimeModel(forgetting=0.99)
+    for _ in range(200):
+        rows = int(rng.integers(1_000, 200_000))
+        model.update(rows, (0.3 + rows * 15e-6) * float(np.exp(0.1 * rng.standard_normal())))
+    assert model.predict_s(100_000) == pytest.approx(1.8, rel=0.05)
+    assert model.overhead_s == pytest.approx(0.3, abs=0.06)
+
+
+def test_one_outlier_hardly_moves_the_model() -> None:
+    """A single batch of ten times its expected length is cut to what is plausible."""
+    model = BatchTimeModel(forgetting=0.97)
+    for _ in range(30):
+        model.update(100_000, 2.0)
+    model.update(100_000, 20.0)
+    assert model.predict_s(100_000) < 2.2
+
+
+def test_two_surprises_on_one_side_are_a_change() -> None:
+    """From the second batch at a new length on, the model is at the new length."""
+    model = BatchTimeModel(forgetting=0.97)
+    for _ in range(30):
+        model.update(100_000, 2.0)
+    model.update(100_000, 6.0)
+    model.update(100_000, 6.0)
+    assert model.predict_s(100_000) == pytest.approx(6.0, rel=0.05)
+
+
+def test_equal_batches_for_a_long_time_leave_the_model_calm() -> None:
+    """Forgetting without anything new must not blow the estimate up (covariance wind-up)."""
+    model = BatchTimeModel(forgetting=0.9)
+    rng = np.random.default_rng(3)
+    for _ in range(2_000):
+        model.update(50_000, 1.5 * float(np.exp(0.02 * rng.standard_normal())))
+    assert model.predict_s(50_000) == pytest.approx(1.5, rel=0.05)
+    assert 0 <= model.overhead_s <= 1.6
+    assert model.cost_per_row_s > 0
+
+
+def test_batches_without_rows_teach_nothing() -> None:
+    """An empty batch, or one without a duration, changes nothing."""
+    model = BatchTimeModel(forgetting=0.97)
+    before = model.snapshot()
+    model.update(0, 1.0)
+    model.update(10, 0.0)
+    assert model.snapshot() == before
+
+
+def test_rls_restored_from_its_snapshot_is_the_same() -> None:
+    """A snapshot carries estimate and covariance."""
+    first = RecursiveLeastSquares((0.0, 0.0), (10.0, 10.0), 0.95)
+    first.update((1.0, 2.0), 3.0, noise_variance=0.1)
+    second = RecursiveLeastSquares((0.0, 0.0), (10.0, 10.0), 0.95, first.snapshot())
+    first.update((1.0, 5.0), 4.0, noise_variance=0.1)
+    second.update((1.0, 5.0), 4.0, noise_variance=0.1)
+    assert first.theta == second.theta
+
+
+def test_arrival_rate_follows_a_step_by_its_half_life() -> None:
+    """After one half-life at a new rate, the estimate is half way there."""
+    arrivals = ArrivalRate(half_life_s=10.0)
+    for step in range(40):
+        arrivals.update(planned_s=float(step), rows=100, lag_rows=0.0)
+    for step in range(40, 50):
+        arrivals.update(planned_s=float(step), rows=300, lag_rows=0.0)
+    assert arrivals.rate_rows_per_s == pytest.approx(200.0, rel=0.01)
+
+
+def test_arrival_rate_stays_unknown_while_the_lag_is() -> None:
+    """No lag, no rate: unknown is not zero."""
+    arrivals = ArrivalRate(half_life_s=10.0)
+    for step in range(5):
+        arrivals.update(planned_s=float(step), rows=100, lag_rows=None)
+    assert arrivals.rate_rows_per_s is None

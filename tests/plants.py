@@ -1,0 +1,100 @@
+"""A micro-batch engine in virtual time, for closed-loop tests of controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.control.admission import AdmissionController
+from penstock.model import (
+    Action,
+    ActionKind,
+    BatchSignal,
+    Goal,
+    LimitUnit,
+    QueryName,
+    QuerySpec,
+    SourceSignal,
+    SourceSpec,
+)
+from penstock.settings import AdmissionSettings
+
+QUERY = QueryName("plant")
+
+
+@dataclass
+class MicroBatchPlant:
+    """One query: rows arrive at a rate, batches take overhead plus cost per row, limits act one batch late."""
+
+    arrival_rows_per_s: Callable[[float], float]
+    overhead_s: float = 0.2
+    cost_per_row_s: Callable[[float], float] = field(default=lambda _: 20e-6)
+    backlog_rows: float = 0.0
+    noise: float = 0.0
+    seed: int = 1
+    now_s: float = 0.0
+    limit_rows: float = float("inf")
+    batch_id: int = 0
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+        self.waiting_rows = self.backlog_rows
+
+    def run_batch(self) -> BatchSignal:
+        """Plan a batch under the limit in force, process it, and report it."""
+        rows = int(min(self.waiting_rows, self.limit_rows))
+        if rows == 0:
+            self._advance(0.1)
+            rows = int(min(self.waiting_rows, self.limit_rows))
+        started_s = self.now_s
+        self.waiting_rows -= rows
+        lag_rows = self.waiting_rows
+        noise = float(np.exp(self.noise * self.rng.standard_normal())) if self.noise else 1.0
+        duration_s = (self.overhead_s + rows * self.cost_per_row_s(self.now_s)) * noise
+        self._advance(duration_s)
+        signal = BatchSignal(
+            QUERY, self.batch_id, started_s, duration_s, rows, (SourceSignal(0, rows, float(rows), lag_rows),)
+        )
+        self.batch_id += 1
+        return signal
+
+    def _advance(self, seconds: float) -> None:
+        step_s = 0.01
+        for _ in range(max(1, round(seconds / step_s))):
+            self.waiting_rows += self.arrival_rows_per_s(self.now_s) * step_s
+            self.now_s += step_s
+
+
+def controller(latency_s: float = 5.0, **settings: float) -> AdmissionController:
+    spec = QuerySpec(QUERY, (SourceSpec(0, "plant", LimitUnit.ROWS),))
+    return AdmissionController(spec, Goal(latency=latency_s), AdmissionSettings(**settings))  # type: ignore[arg-type]
+
+
+@dataclass
+class Run:
+    """What happened in a closed loop."""
+
+    signals: list[BatchSignal]
+    limits: list[float]
+    actions: list[Action]
+
+
+def closed_loop(plant: MicroBatchPlant, logic: AdmissionController, batches: int) -> Run:
+    """Plant and controller together; the limit decided after batch n acts on batch n + 2, as on a busy engine."""
+    run = Run([], [], [])
+    start = logic.on_start()
+    run.actions += start
+    plant.limit_rows = start[0].value or 1.0
+    newest = plant.limit_rows
+    for _ in range(batches):
+        in_force = newest
+        signal = plant.run_batch()
+        plant.limit_rows = in_force
+        actions = logic.on_batch(signal)
+        newest = next((a.value for a in actions if a.kind is ActionKind.READ_LIMIT and a.value), newest)
+        run.signals.append(signal)
+        run.limits.append(newest)
+        run.actions += actions
+    return run

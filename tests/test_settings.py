@@ -1,0 +1,148 @@
+"""Every setting is explained, bounded and documented; later sources win; mistakes are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cli.settings import settings_page
+from penstock.errors import InvalidSettingError
+from penstock.settings import Settings, allowed_values, environment_variable, load_settings
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
+OPTIONS = {key: option for key, option, _ in Settings().options()}
+NUMBERS = [key for key, option in OPTIONS.items() if type(option.default) in (int, float)]
+
+
+@pytest.mark.parametrize("key", OPTIONS)
+def test_option_is_explained(key: str) -> None:
+    """An option has a sentence; a number has a unit and bounds that hold its default."""
+    facts, default = OPTIONS[key].metadata, OPTIONS[key].default
+    assert facts["help"].endswith(".")
+    assert len(facts["help"]) > 20
+    if key in NUMBERS:
+        assert facts["unit"]
+        assert facts["low"] <= default <= facts["high"]
+        assert facts["low"] < facts["high"]
+
+
+def test_reference_page_is_current() -> None:
+    """docs/reference/settings.md is what the code says; 'make docs' writes it anew."""
+    assert PAGE.read_text(encoding="utf-8") == settings_page()
+
+
+@pytest.mark.parametrize("key", OPTIONS)
+def test_option_is_documented(key: str) -> None:
+    """The page has one row for the option, with its variable, its bounds and its sentence."""
+    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if f"`{environment_variable(key)}`" in line]
+    assert len(rows) == 1
+    assert f"| `{key.split('.')[1]}` |" in rows[0]
+    assert allowed_values(OPTIONS[key]) in rows[0]
+    assert OPTIONS[key].metadata["help"] in rows[0]
+
+
+def test_page_does_not_depend_on_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page tells defaults, whatever is set where it is written."""
+    monkeypatch.setenv("PENSTOCK_STORE_PATH", "elsewhere.db")
+    assert "elsewhere.db" not in settings_page()
+
+
+def test_environment_variables_are_distinct() -> None:
+    """No two settings share a variable."""
+    assert len({environment_variable(key) for key in OPTIONS}) == len(OPTIONS)
+
+
+def in_bounds(key: str) -> st.SearchStrategy[Any]:
+    facts = OPTIONS[key].metadata
+    if isinstance(OPTIONS[key].default, int):
+        return st.integers(int(facts["low"]), int(facts["high"]))
+    return st.floats(facts["low"], facts["high"])
+
+
+@given(st.sampled_from(NUMBERS).flatmap(lambda key: st.tuples(st.just(key), in_bounds(key))))
+def test_value_in_bounds_survives_every_source(choice: tuple[str, Any]) -> None:
+    """A value in bounds means the same as an argument and as the text of a variable."""
+    key, value = choice
+    section, name = key.split(".")
+    by_argument = load_settings(arguments={key: value})
+    by_variable = load_settings(environment={environment_variable(key): repr(value)})
+    assert by_argument == by_variable
+    assert getattr(getattr(by_argument, section), name) == value
+
+
+@given(st.sampled_from(NUMBERS), st.sampled_from([-1, 1]), st.floats(1e-6, 1e6))
+def test_value_out_of_bounds_is_refused(key: str, side: int, distance: float) -> None:
+    """A value beyond a bound is an error that names the setting and the bounds."""
+    facts = OPTIONS[key].metadata
+    value = facts["low"] - distance if side < 0 else facts["high"] * (1 + distance)
+    with pytest.raises(InvalidSettingError) as caught:
+        load_settings(arguments={key: value})
+    assert caught.value.key == key
+    assert allowed_values(OPTIONS[key]) in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "many", "", None, [1], True])
+@pytest.mark.parametrize("key", NUMBERS)
+def test_what_is_no_number_is_refused(key: str, value: object) -> None:
+    """NaN, infinity, words and booleans are not numbers for any setting."""
+    with pytest.raises(InvalidSettingError):
+        load_settings(arguments={key: value})
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("true", True), ("YES", True), ("1", True), ("false", False), ("no", False), (False, False)]
+)
+def test_booleans_as_people_write_them(written: object, meant: bool) -> None:  # noqa: FBT001 - a test's parameter
+    """A boolean may be written in the usual ways."""
+    assert load_settings(arguments={"observe.only": written}).observe.only is meant
+
+
+@pytest.mark.parametrize("value", ["maybe", "", 2, None])
+def test_other_words_are_no_booleans(value: object) -> None:
+    """Anything else is refused, rather than taken for true."""
+    with pytest.raises(InvalidSettingError, match="true or false"):
+        load_settings(arguments={"observe.only": value})
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    """File over default, variable over file, argument over variable; what is left out falls through."""
+    file = tmp_path / "penstock.toml"
+    file.write_text('[store]\npath = "file.db"\nseries_days = 3\n[admission]\ngrowth_factor = 3\ndead_band = 0.1\n')
+    environment = {"PENSTOCK_STORE_PATH": "variable.db", "PENSTOCK_ADMISSION_GROWTH_FACTOR": "5", "HOME": "x"}
+    settings = load_settings(file, environment=environment, arguments={"store.path": "argument.db"})
+    assert settings.store.path == "argument.db"
+    assert settings.admission.growth_factor == 5
+    assert settings.admission.dead_band == 0.1
+    assert settings.store.series_days == 3
+    assert settings.admission.forgetting == Settings().admission.forgetting
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[store]\npat = 1\n", "did you mean 'store.path'"),
+        ("[nothing]\nx = 1\n", "no such setting"),
+        ("path = 1\n", r"must be a section: \[path\]"),
+        ("[store\n", "not valid TOML"),
+        ('[store]\npath = " "\n', "a text that is not empty"),
+        ("[admission]\nfirst_batch_rows = 1.5\n", "a whole number"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(text: str, message: str, tmp_path: Path) -> None:
+    """A file with a mistake is refused as a whole, and the message says what to write."""
+    file = tmp_path / "penstock.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidSettingError, match=message):
+        load_settings(file)
+
+
+def test_file_that_is_not_text(tmp_path: Path) -> None:
+    """Bytes that are no UTF-8 are an error of the file, not a crash."""
+    file = tmp_path / "penstock.toml"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidSettingError, match="not valid TOML"):
+        load_settings(file)
