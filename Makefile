@@ -26,7 +26,7 @@ lint: $(READY) ## check style, formatting, types, the direction of imports, spel
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/codespell $(wildcard $(SPELLED))
 
 format: $(READY) ## format the code and fix what ruff can fix

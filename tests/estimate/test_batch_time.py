@@ -62,11 +62,11 @@ def test_batches_without_rows_teach_nothing() -> None:
 
 def test_rls_restored_from_its_snapshot_is_the_same() -> None:
     """A snapshot carries estimate and covariance."""
-    first = RecursiveLeastSquares((0.0, 0.0), (10.0, 10.0), 0.95)
-    first.update((1.0, 2.0), 3.0, noise_variance=0.1)
-    second = RecursiveLeastSquares((0.0, 0.0), (10.0, 10.0), 0.95, first.snapshot())
-    first.update((1.0, 5.0), 4.0, noise_variance=0.1)
-    second.update((1.0, 5.0), 4.0, noise_variance=0.1)
+    first = RecursiveLeastSquares((0.0, 0.0), (10.0, 10.0))
+    first.update((1.0, 2.0), 3.0, noise_variance=0.1, forgetting=0.95)
+    second = RecursiveLeastSquares((0.0, 0.0), (10.0, 10.0), first.snapshot())
+    first.update((1.0, 5.0), 4.0, noise_variance=0.1, forgetting=0.95)
+    second.update((1.0, 5.0), 4.0, noise_variance=0.1, forgetting=0.95)
     assert first.theta == second.theta
 
 

@@ -1,17 +1,19 @@
-"""One small Spark session for all live tests."""
+"""One small Spark session for all live tests, and a hold on it that always ends."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
+
+    from penstock import Penstock
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +31,36 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.executor.heartbeatInterval", "1s")
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def stopping(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session, on which no query of this test runs on afterwards."""
+    yield spark
+    for query in spark.streams.active:
+        query.stop()
+
+
+@pytest.fixture
+def attach(stopping: SparkSession) -> Iterator[Callable[..., Penstock]]:
+    """Attach to the session with a store in memory; queries are stopped and the hold ends with the test."""
+    import penstock  # noqa: PLC0415 - Spark is imported only where a test asks for it
+    from penstock.store import MemoryStore  # noqa: PLC0415
+
+    holds: list[Penstock] = []
+
+    def hold(**arguments: Any) -> Penstock:
+        holds.append(penstock.attach(stopping, **{"store": MemoryStore(), **arguments}))
+        return holds[-1]
+
+    yield hold
+    for query in stopping.streams.active:
+        query.stop()
+    for pen in holds:
+        pen.detach()

@@ -23,15 +23,9 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.errors import InvalidProfileError, InvalidSettingError
 from penstock.model.profile import LoadProfile
-from penstock.spark.load import (
-    LoadBatchReader,
-    LoadDataSource,
-    LoadOptions,
-    LoadStreamReader,
-    LoadTruth,
-    arrow_batch,
-    register,
-)
+from penstock.spark.load import LoadBatchReader, LoadDataSource, LoadStreamReader, register
+from penstock.spark.load_options import LoadOptions
+from penstock.spark.load_rows import LoadTruth, arrow_batch
 from penstock.spark.trace import load_profile
 
 if TYPE_CHECKING:

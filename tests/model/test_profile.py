@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from penstock.errors import InvalidProfileError
-from penstock.model.profile import Interpolation, LoadProfile, ProfileEnd, parse_profile, parse_table
+from penstock.model.profile import LoadProfile
+from penstock.model.profile_checks import Interpolation, ProfileEnd
+from penstock.model.profile_table import parse_table
+from penstock.model.profile_text import parse_profile
 
 
 def test_constant_rate_counts_and_times() -> None:

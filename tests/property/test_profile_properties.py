@@ -8,7 +8,9 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from penstock.model.profile import Interpolation, LoadProfile, ProfileEnd, parse_profile
+from penstock.model.profile import LoadProfile
+from penstock.model.profile_checks import Interpolation, ProfileEnd
+from penstock.model.profile_text import parse_profile
 
 RATES = st.one_of(st.just(0.0), st.floats(0.001, 5000), st.integers(0, 5000).map(float))
 SPANS = st.one_of(st.floats(0.01, 300), st.integers(1, 60).map(float))

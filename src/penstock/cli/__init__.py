@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli import doctor, explain, log, settings, version
+from penstock.cli import demo, doctor, explain, log, settings, version
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = ["app", "main"]
 EXIT_FAILED_CHECK, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 
 _COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo.command,
     "doctor": doctor.command,
     "explain": explain.command,
     "log": log.command,
@@ -47,6 +48,7 @@ def penstock() -> None:
     """Keep PySpark streaming queries inside their goals, and say why each decision was made.
 
     For example:
+      penstock demo               see it work, side by side with plain Spark
       penstock doctor             is this machine ready for Spark?
       penstock log --last 20      what was decided lately, and why?
       penstock explain clicks     why is the query 'clicks' where it is now?

@@ -30,6 +30,8 @@ _PROVEN_SHARE = 0.75
 _EXPLORE_BELOW = 0.8
 _EXPLORE_UP_TO = 1.5
 _OVERHEAD_BOUND = 0.75
+_TELLING_PACE = 0.85
+_WARM_UP_BATCHES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,8 @@ class AdmissionController:
 
     While the model cannot yet tell overhead from cost at the size that would fit, it is not obeyed blindly: a batch of
     :math:`n` rows that took :math:`d` well below :math:`T` is followed by one of up to :math:`1.5\,n\,T/d` rows, and so
-    stays within the goal even if all of :math:`d` was cost; and one that took too long by one of :math:`n\,T/d`.
+    stays within the goal even if all of :math:`d` was cost; one that took too long is followed by one of half
+    :math:`n\,T/d`, whose length tells whether it was the rows or the overhead.
 
     Parameters
     ----------
@@ -102,6 +105,7 @@ class AdmissionController:
         self._query = query
         self._settings = settings
         self._enforced = enforced
+        self._goal_s = goal.latency_s
         self._target_s = target_batch_s(goal, query.trigger_interval_s, settings.batch_share_of_goal)
         self._batch_time = BatchTimeModel(settings.forgetting, state.batch_time if state else None)
         gains = flow_gains(delay_steps=_FEEDBACK_DELAY_BATCHES, effort=settings.flow_effort)
@@ -247,7 +251,21 @@ class AdmissionController:
         if self._batch_time.overhead_s > _OVERHEAD_BOUND * signal.duration_s:
             # Smaller batches were no shorter: to shrink further would cost throughput and gain nothing.
             return signal.rows * _EXPLORE_UP_TO
+        if self._is_warming_up(signal):
+            return max(min(budget, highest), float(signal.rows))
+        if pace < _TELLING_PACE:
+            # Half of what would do at worst: if the batch then takes as long as before, it was overhead and not rows.
+            return max(1.0, 0.5 * signal.rows * pace)
         return min(max(budget, signal.rows * min(1.0, pace), 1.0), highest)
+
+    def _is_warming_up(self, signal: BatchSignal) -> bool:
+        """Whether a long batch is likely the engine's own: its code is still being compiled, and the rows are few.
+
+        To shrink at once would take the falling overhead for the effect of fewer rows, and learn a cost far too high.
+        """
+        assert self._goal_s is not None
+        few = signal.rows <= self._settings.first_batch_rows
+        return few and self._batch_time.batches < _WARM_UP_BATCHES and signal.duration_s <= self._goal_s
 
     def _is_certain(self, fits_rows: float) -> bool:
         return self._batch_time.is_certain(fits_rows, within=_CERTAIN_WITHIN)

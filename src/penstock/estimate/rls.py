@@ -39,8 +39,6 @@ class RecursiveLeastSquares:
     ----------
     prior, prior_variance
         What is believed before the first observation, and how little.
-    forgetting
-        Weight that an observation keeps with each that follows; 1 forgets nothing.
 
     References
     ----------
@@ -48,9 +46,9 @@ class RecursiveLeastSquares:
 
     Examples
     --------
-    >>> line = RecursiveLeastSquares(prior=(0.0, 0.0), prior_variance=(100.0, 100.0), forgetting=1.0)
+    >>> line = RecursiveLeastSquares(prior=(0.0, 0.0), prior_variance=(100.0, 100.0))
     >>> for x, y in [(1, 5.0), (2, 7.0), (3, 9.0), (4, 11.0)]:
-    ...     line.update((1.0, float(x)), y, noise_variance=1e-6)
+    ...     line.update((1.0, float(x)), y, noise_variance=1e-6, forgetting=1.0)
     >>> [round(value, 3) for value in line.theta]
     [3.0, 2.0]
     """
@@ -59,11 +57,9 @@ class RecursiveLeastSquares:
         self,
         prior: tuple[float, ...],
         prior_variance: tuple[float, ...],
-        forgetting: float,
         state: RlsState | None = None,
     ) -> None:
         self._prior_variance: Vector = np.array(prior_variance, dtype=np.float64)
-        self._forgetting = forgetting
         self._theta: Vector = np.array(state.theta if state else prior, dtype=np.float64)
         self._covariance: Matrix = np.array(state.covariance, dtype=np.float64) if state else self._prior_covariance()
 
@@ -72,10 +68,12 @@ class RecursiveLeastSquares:
         """The current estimate."""
         return tuple(float(value) for value in self._theta)
 
-    def update(self, regressor: tuple[float, ...], observation: float, *, noise_variance: float) -> None:
-        """Learn from one observation."""
+    def update(
+        self, regressor: tuple[float, ...], observation: float, *, noise_variance: float, forgetting: float
+    ) -> None:
+        """Learn from one observation; all before it keep ``forgetting`` of their weight, 1 forgets nothing."""
         x: Vector = np.array(regressor, dtype=np.float64)
-        covariance = self._bounded(self._covariance / self._forgetting)
+        covariance = self._bounded(self._covariance / forgetting)
         direction = covariance @ x
         gain = direction / (noise_variance + float(x @ direction))
         self._theta = self._theta + gain * (observation - float(x @ self._theta))

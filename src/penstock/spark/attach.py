@@ -116,7 +116,8 @@ class Penstock:
         if watched is None:
             raise UnknownQueryError(name, [str(known.name) for known in self._watched.values()])
         self._goals[watched.name] = goal
-        self._begin(watched, goal, cause="adopt", starting=False)
+        with self._lock:
+            self._begin(watched, goal, cause="adopt", starting=False)
 
     def release(self, name: str) -> None:
         """Stop governing a query; its sources get the limits that they came with. It stays observed."""
@@ -134,8 +135,12 @@ class Penstock:
             self._attached = False
         self._spark.streams.removeListener(self._listener)
         for watched in list(self._watched.values()):
-            if watched.is_governed:
-                self._release(watched, "detach", "Penstock lets go of the session")
+            try:
+                if watched.is_governed:
+                    self._release(watched, "detach", "Penstock lets go of the session")
+            except Exception:
+                # One query that cannot be let go of must not keep the others.
+                logger.exception("query %s could not be let go of in order", watched.name)
         self._watched.clear()
         self.store.close()
 
@@ -179,10 +184,13 @@ class Penstock:
         """A batch is done."""
         progress = event.progress
         watched = self._watched.get(str(progress.id))
-        if watched is None or not self._attached:
+        if watched is None:
             return
         try:
-            self._step(watched, parse_progress(progress.json))
+            with self._lock:
+                # Under the lock: a limit decided before a detach must not be put in force after it.
+                if self._attached:
+                    self._step(watched, parse_progress(progress.json))
         except Exception as error:  # noqa: BLE001
             self._fault(watched.name, f"batch {progress.batchId}", error)
 
@@ -205,6 +213,10 @@ class Penstock:
             reason = f"{Ability.READ_LIMIT} is off: {self.missing[Ability.READ_LIMIT]}; the query is only observed"
             self._record(Action(ActionKind.LEAVE_ALONE, watched.name, cause, reason))
             return
+        if not watched.is_micro_batch:
+            reason = "it runs in continuous processing, which has no batches to limit; the query is only observed"
+            self._record(Action(ActionKind.LEAVE_ALONE, watched.name, cause, reason))
+            return
         actions = watched.govern(goal, self.settings, starting=starting)
         self._record(_govern_action(watched, goal, cause))
         for source in watched.left_alone:
@@ -216,8 +228,12 @@ class Penstock:
             self._actuate(watched, action)
 
     def _release(self, watched: WatchedQuery, cause: str, why: str) -> None:
-        self._record(Action(ActionKind.RELEASE, watched.name, cause, f"{why}; its sources have their own limits again"))
-        watched.put_back()
+        reason = f"{why}; its sources have their own limits again"
+        with self._lock:
+            try:
+                self._record(Action(ActionKind.RELEASE, watched.name, cause, reason))
+            finally:
+                watched.put_back()
 
     def _record(self, action: Action) -> None:
         self.store.append(action, time_s=time.time(), mode=self.mode)
@@ -259,7 +275,8 @@ class Penstock:
             except Exception:
                 logger.exception("the read limits of query %s could not be put back", name)
         try:
-            reason = f"{type(error).__name__}: {error}; the query runs on as if Penstock were not there"
+            what = str(error).splitlines()[0] if str(error) else "no message"
+            reason = f"{type(error).__name__}: {what}; the query runs on as if Penstock were not there"
             self._record(Action(ActionKind.FAULT, name, cause, reason))
         except Exception:
             logger.exception("the fault of query %s could not be recorded", name)

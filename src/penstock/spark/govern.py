@@ -78,6 +78,6 @@ class GovernedWriter:
         if name is None and Ability.WRITER_NAME not in self._penstock.missing:
             name = internals.writer_query_name(self._writer)
         if name is None:
-            name = f"query-{uuid.uuid4().hex[:8]}"
+            name = f"query_{uuid.uuid4().hex[:8]}"  # a memory sink makes a view of it
             self._writer.queryName(name)
         return str(name)

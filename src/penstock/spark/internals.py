@@ -28,6 +28,8 @@ _EXECUTION_CLASSES = (
 )
 _READ_LIMIT_CLASS = "org.apache.spark.sql.connector.read.streaming.ReadLimit"
 _PYTHON_LIMIT_CLASS = "org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit"
+_PYTHON_SOURCE_CLASS = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStreamWithAdmissionControl"
+_PYTHON_RUNNER_CLASS = "org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner"
 _WRITER_CLASS = "org.apache.spark.sql.classic.DataStreamWriter"
 _CONTEXT_CLASS = "org.apache.spark.SparkContext"
 
@@ -63,6 +65,8 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.READ_LIMIT, (_READ_LIMIT_CLASS,), "maxRows"),
     Member(Ability.FIRST_BATCH, _EXECUTION_CLASSES, "logicalPlan"),
     Member(Ability.PYTHON_LIMIT, (_PYTHON_LIMIT_CLASS,), "json"),
+    Member(Ability.PYTHON_LIMIT, (_PYTHON_SOURCE_CLASS,), "runner"),
+    Member(Ability.PYTHON_LIMIT, (_PYTHON_RUNNER_CLASS,), "func"),
     Member(Ability.WRITER_NAME, (_WRITER_CLASS,), "extraOptions"),
     Member(Ability.EXECUTORS, (_CONTEXT_CLASS,), "statusStore"),
 )
@@ -78,10 +82,10 @@ def require_classic_session(spark: SparkSession) -> None:
         )
 
 
-def probe(spark: SparkSession, members: tuple[Member, ...] = MEMBERS) -> dict[Ability, str]:
+def probe(spark: SparkSession, members: tuple[Member, ...] | None = None) -> dict[Ability, str]:
     """Abilities that this Spark does not offer, each with the member that is missing."""
     missing: dict[Ability, str] = {}
-    for member in members:
+    for member in MEMBERS if members is None else members:
         if not _has_member(spark, member):
             missing.setdefault(member.ability, f"Spark {spark.version} has no {member}")
     return missing
@@ -137,6 +141,11 @@ def plan_now(execution: JavaObject) -> None:
     there, and only there.
     """
     execution.logicalPlan()
+
+
+def is_planned(execution: JavaObject) -> bool:
+    """Whether the query has created its sources and given them their limits."""
+    return not execution.uniqueSources().isEmpty()
 
 
 def sources_of(execution: JavaObject) -> list[JavaObject]:
@@ -218,6 +227,20 @@ def python_limit(spark: SparkSession, kind: str, field: str, units: int) -> Java
     """A limit for a Python source, which takes none but this class."""
     build = _jvm(spark).org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceReadLimit
     return build(json.dumps({field: units, "_type": kind}))
+
+
+def python_reader_takes_limits(source: JavaObject) -> bool:
+    """Whether the reader behind a Python source may be given a limit.
+
+    Spark runs a ``SimpleDataSourceStreamReader`` as the same class as a reader with admission control, and its worker
+    dies of any limit. What tells them apart is the Python object itself, which the source carries along.
+    """
+    from pyspark import cloudpickle  # noqa: PLC0415 - Spark is imported only where it is used
+    from pyspark.sql.datasource import DataSource  # noqa: PLC0415
+
+    command = _private_field(_private_field(source, "runner"), "func").command()
+    data_source = cloudpickle.loads(bytes(command.unsafeArray()))
+    return type(data_source).streamReader is not DataSource.streamReader
 
 
 def _limits(spark: SparkSession) -> JavaObject:

@@ -11,16 +11,10 @@ their arrival times are functions of offset, seed, profile and epoch alone: a re
 
 from __future__ import annotations
 
-import json
-import math
 import time
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -30,238 +24,22 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.errors import InvalidProfileError, InvalidSettingError
-from penstock.model.rows import ClicksContent, PlainContent, content_parameters
-from penstock.spark.trace import load_profile
+from penstock.spark.load_options import FORMAT, LoadOptions, refusal
+from penstock.spark.load_rows import LoadTruth, arrow_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.model.profile import LoadProfile
-
-    Content = PlainContent | ClicksContent
-
-FORMAT: Final = "penstock.load"
 ROWS_PER_ARROW_BATCH: Final = 50_000
-_CONTENTS: Final[Mapping[str, type[Content]]] = {"plain": PlainContent, "clicks": ClicksContent}
-_COLUMNS: Final = {
-    "plain": "key long, value double",
-    "clicks": "ip string, userID string, eventType string",
-}
-_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_EVENT_TYPES: Final = pa.array(["display", "click"])
 
 
 def register(spark: SparkSession) -> None:
     """Make ``penstock.load`` known to a session."""
     spark.dataSource.register(LoadDataSource)
-
-
-# -- what is asked for -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """The options of the source, read and checked.
-
-    Examples
-    --------
-    >>> options = LoadOptions.parse({"profile": "constant:rate=100", "content": "clicks", "fraudShare": "0.1"})
-    >>> options.content.fraud_share, options.partitions
-    (0.1, 2)
-    >>> LoadOptions.parse({"profile": "constant:rate=100", "partitions": "0"})
-    Traceback (most recent call last):
-        ...
-    penstock.errors.InvalidSettingError: setting 'penstock.load partitions' = '0' is not allowed: \
-a whole number from 1 to 1000
-    """
-
-    profile: LoadProfile
-    content: Content
-    partitions: int = 2
-    max_rows_per_batch: int | None = None
-    start_epoch_ms: int | None = None
-    first_offset: int = 0
-    rows: int | None = None
-
-    @classmethod
-    def parse(cls, given: Mapping[str, str]) -> LoadOptions:
-        """Read options as Spark passes them; their case does not matter."""
-        options = {key.lower(): value for key, value in given.items()}
-        content_name = options.get("content", "plain").strip().lower()
-        if content_name not in _CONTENTS:
-            raise _refusal("content", options["content"], f"one of {', '.join(_CONTENTS)}")
-        _refuse_unknown(options, content_name)
-        epoch_s = _number(options, "startEpochSeconds", 0, 1e11)
-        return cls(
-            profile=_profile(options),
-            content=_content(options, _CONTENTS[content_name]),
-            partitions=_whole(options, "partitions", 1, 1000) or 2,
-            max_rows_per_batch=_whole(options, "maxRowsPerBatch", 1, 2**53),
-            start_epoch_ms=None if epoch_s is None else round(epoch_s * 1000),
-            first_offset=_whole(options, "firstOffset", 0, 2**53) or 0,
-            rows=_whole(options, "rows", 0, 2**53),
-        )
-
-    @property
-    def columns(self) -> str:
-        """The schema in Spark's words."""
-        content = "plain" if isinstance(self.content, PlainContent) else "clicks"
-        return f"offset long, timestamp timestamp, {_COLUMNS[content]}"
-
-
-_OWN_OPTIONS: Final = (
-    "profile", "content", "partitions", "maxRowsPerBatch", "startEpochSeconds", "firstOffset", "rows",
-)  # fmt: skip
-
-
-def option_names(content: str) -> list[str]:
-    """Every option that the source takes with a content.
-
-    Examples
-    --------
-    >>> option_names("plain")[-3:]
-    ['seed', 'keys', 'zipf']
-    """
-    return [*_OWN_OPTIONS, *(_camel(name) for name in content_parameters(_CONTENTS[content]))]
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
-
-
-def _refusal(option: str, value: object, allowed: str) -> InvalidSettingError:
-    return InvalidSettingError(f"{FORMAT} {option}", value, allowed)
-
-
-def _refuse_unknown(options: Mapping[str, str], content: str) -> None:
-    known = option_names(content)
-    for key, value in options.items():
-        if key not in {name.lower() for name in known}:
-            raise _refusal(key, value, f"no such option with content {content}; it takes {', '.join(known)}")
-
-
-def _profile(options: Mapping[str, str]) -> LoadProfile:
-    if "profile" not in options:
-        raise _refusal("profile", None, "it must be given, such as constant:rate=1000")
-    return load_profile(options["profile"])
-
-
-def _content(options: Mapping[str, str], kind: type[Content]) -> Content:
-    values: dict[str, Any] = {}
-    for name, number in content_parameters(kind).items():
-        text = options.get(_camel(name).lower())
-        if text is not None:
-            values[name] = _read(_camel(name), text, whole=number is int)
-    try:
-        return kind(**values)
-    except InvalidSettingError as error:
-        raise _refusal(_camel(error.key), error.value, error.allowed) from error
-
-
-def _read(option: str, text: str, *, whole: bool) -> float:
-    try:
-        return int(text) if whole else float(text)
-    except ValueError as error:
-        raise _refusal(option, text, "a whole number" if whole else "a number") from error
-
-
-def _whole(options: Mapping[str, str], option: str, low: int, high: int) -> int | None:
-    value = _number(options, option, low, high, whole=True)
-    return None if value is None else int(value)
-
-
-def _number(options: Mapping[str, str], option: str, low: float, high: float, *, whole: bool = False) -> float | None:
-    text = options.get(option.lower())
-    if text is None:
-        return None
-    value = _read(option, text, whole=whole)
-    if not math.isfinite(value) or not low <= value <= high:
-        raise _refusal(option, text, f"a {'whole ' if whole else ''}number from {low:.16g} to {high:.16g}")
-    return value
-
-
-# -- when rows arrive --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class LoadTruth:
-    """When every row arrives by the wall clock, to hold measured latencies and lags against.
-
-    Examples
-    --------
-    >>> from penstock.model.profile import LoadProfile
-    >>> truth = LoadTruth.from_offset(LoadProfile.constant(10), '{"row": 7, "epoch_ms": 1700000000000}')
-    >>> truth.arrival_epoch_s([0, 9]).tolist(), truth.rows_by_epoch_s(1700000002.5)
-    ([1700000000.1, 1700000001.0], 25)
-    """
-
-    profile: LoadProfile
-    epoch_ms: int
-
-    @classmethod
-    def from_offset(cls, profile: LoadProfile, offset: str | Mapping[str, int]) -> LoadTruth:
-        """Take the epoch from an offset as it stands in a query's progress or checkpoint."""
-        tree = json.loads(offset) if isinstance(offset, str) else offset
-        return cls(profile, int(tree["epoch_ms"]))
-
-    def arrival_epoch_s(self, offsets: ArrayLike) -> NDArray[np.float64]:
-        """When rows arrive, in seconds since 1970; infinity for rows that never do."""
-        return self.epoch_ms / 1000 + self.profile.arrival_s(offsets)
-
-    def arrival_epoch_us(self, offsets: ArrayLike) -> NDArray[np.int64]:
-        """When rows arrive, in whole microseconds since 1970, as the column ``timestamp`` has it."""
-        arrivals_us = np.rint(self.profile.arrival_s(offsets) * 1e6)
-        if not np.all(np.isfinite(arrivals_us)):
-            raise InvalidProfileError(
-                f"load profile: it ends after {self.profile.total_rows} rows, but offset {np.max(offsets)} is asked "
-                "for: a query must be restarted with the profile it was started with, or from a new checkpoint"
-            )
-        return self.epoch_ms * 1000 + arrivals_us.astype(np.int64)
-
-    def rows_by_epoch_s(self, epoch_s: float) -> int:
-        """How many rows have arrived at a moment given in seconds since 1970."""
-        return self.rows_by_epoch_ms(epoch_s * 1000)
-
-    def rows_by_epoch_ms(self, epoch_ms: float) -> int:
-        """How many rows have arrived at a moment given in milliseconds since 1970."""
-        return self.profile.rows_by((epoch_ms - self.epoch_ms) / 1000)
-
-
-# -- rows as Arrow -----------------------------------------------------------------------------------------------------
-
-
-def arrow_batch(content: Content, truth: LoadTruth, first: int, end: int) -> pa.RecordBatch:
-    """Make the rows from ``first`` up to but not including ``end``."""
-    offsets = np.arange(first, end, dtype=np.int64)
-    columns = {
-        "offset": pa.array(offsets),
-        "timestamp": pa.array(truth.arrival_epoch_us(offsets)).view(_TIMESTAMP),
-    }
-    if isinstance(content, PlainContent):
-        columns["key"] = pa.array(content.keys_of(offsets))
-        columns["value"] = pa.array(content.values_of(offsets))
-    else:
-        ips, users = _pools(content)
-        rows = content.columns(offsets)
-        columns["ip"] = ips.take(pa.array(rows.ip))
-        columns["userID"] = users.take(pa.array(rows.user))
-        columns["eventType"] = _EVENT_TYPES.take(pa.array(rows.is_click.view(np.int8)))
-    return pa.RecordBatch.from_pydict(columns)
-
-
-@lru_cache(maxsize=4)
-def _pools(content: ClicksContent) -> tuple[pa.StringArray, pa.StringArray]:
-    # Kept between tasks: a Python worker lives on, and the pools cost as much as a hundred thousand rows.
-    return pa.array(content.ip_pool()), pa.array(content.user_pool())
-
-
-# -- the source --------------------------------------------------------------------------------------------------------
 
 
 class LoadPartition(InputPartition):
@@ -334,7 +112,7 @@ class LoadBatchReader(DataSourceReader):
         """Plan the tasks."""
         options, total = self._options, self._options.profile.total_rows
         if options.rows is None and total is None:
-            raise _refusal("rows", None, "the profile never ends, so it must be given")
+            raise refusal("rows", None, "the profile never ends, so it must be given")
         end = total if options.rows is None else options.first_offset + options.rows
         if end is not None and total is not None:
             end = min(end, total)

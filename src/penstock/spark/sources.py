@@ -85,10 +85,7 @@ def _describe(index: int, source: JavaObject, own_limit: JavaObject, missing: Co
     inner = internals.unwrapped(source)
     kind = internals.class_name(inner)
     if kind in _PYTHON_SOURCES:
-        if Ability.PYTHON_LIMIT in missing:
-            return _left_alone(index, kind, "this Spark offers no limit for Python sources")
-        unit, own = _python_limit(own_limit)
-        return SourceSpec(index, kind, unit, own)
+        return _describe_python(index, inner, own_limit, missing)
     description = str(inner.toString())
     if kind in _ROW_SOURCES:
         return SourceSpec(index, description, LimitUnit.ROWS, _maximum_of(own_limit, "ReadMaxRows"))
@@ -99,6 +96,16 @@ def _describe(index: int, source: JavaObject, own_limit: JavaObject, missing: Co
         return SourceSpec(index, description, LimitUnit.FILES, _maximum_of(own_limit, "ReadMaxFiles"))
     reason = _WITHOUT_ADMISSION_CONTROL.get(kind, f"{kind} is not a source whose read limits are known")
     return _left_alone(index, description, reason)
+
+
+def _describe_python(index: int, inner: JavaObject, own_limit: JavaObject, missing: Collection[Ability]) -> SourceSpec:
+    kind = internals.class_name(inner)
+    if Ability.PYTHON_LIMIT in missing:
+        return _left_alone(index, kind, "this Spark offers no limit for Python sources")
+    if not internals.python_reader_takes_limits(inner):
+        return _left_alone(index, kind, "its SimpleDataSourceStreamReader takes no limit: give it a streamReader")
+    unit, own = _python_limit(own_limit)
+    return SourceSpec(index, kind, unit, own)
 
 
 def _left_alone(index: int, description: str, reason: str) -> SourceSpec:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidProfileError
-from penstock.model.profile import parse_profile
+from penstock.model.profile_text import parse_profile
 
 if TYPE_CHECKING:
     from penstock.model.profile import LoadProfile

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.control.admission import AdmissionController
+from penstock.estimate.arrival import ArrivalRate
 from penstock.model import ActionKind, Metric, QuerySpec, SeriesPoint
 from penstock.spark import internals
 from penstock.spark.collector import ProgressCollector
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from penstock.spark.sources import LiveSource
 
 
+_ARRIVAL_HALF_LIFE_S = 10.0
+_PLANNED_WITHIN_S = 30.0
+
+
 class WatchedQuery:
     """A query of the session, observed; governed as well once it has a goal."""
 
@@ -36,11 +42,17 @@ class WatchedQuery:
         self._spark = spark
         self._missing = missing
         self._collector = ProgressCollector(spark, name)
+        self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
 
     @property
     def is_governed(self) -> bool:
         """Whether decisions are made about this query."""
         return self.controller is not None
+
+    @property
+    def is_micro_batch(self) -> bool:
+        """Whether the query runs in batches, without which there is nothing to limit."""
+        return internals.is_micro_batch(internals.execution_of(self.query))
 
     @property
     def left_alone(self) -> list[LiveSource]:
@@ -56,6 +68,8 @@ class WatchedQuery:
         execution = internals.execution_of(self.query)
         if starting:
             internals.plan_now(execution)
+        else:
+            self._await_plan(execution)
         self._describe(execution)
         _, interval_s = internals.trigger_of(execution)
         spec = QuerySpec(self.name, tuple(source.spec for source in self.sources), interval_s)
@@ -92,10 +106,12 @@ class WatchedQuery:
 
     def series(self, signal: BatchSignal) -> list[SeriesPoint]:
         """Time-series points of a batch and of what is learned so far."""
+        self._arrivals.update(planned_s=signal.started_s, rows=signal.rows, lag_rows=signal.lag_rows)
         values: dict[Metric, float | None] = {
             Metric.BATCH_ROWS: signal.rows,
             Metric.BATCH_DURATION_S: signal.duration_s,
             Metric.LAG_ROWS: signal.lag_rows,
+            Metric.ARRIVAL_ROWS_PER_S: self._arrivals.rate_rows_per_s,
             Metric.PROCESSED_ROWS_PER_S: signal.rows_per_s,
             Metric.STATE_ROWS: signal.state_rows,
             Metric.STATE_BYTES: signal.state_bytes,
@@ -126,6 +142,12 @@ class WatchedQuery:
                 if source.lag_rows is not None
             ]  # fmt: skip
         return points
+
+    def _await_plan(self, execution: JavaObject) -> None:
+        """Wait for the sources of a query that was started a moment ago: it creates them on its own thread."""
+        deadline_s = time.monotonic() + _PLANNED_WITHIN_S
+        while self.query.isActive and not internals.is_planned(execution) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
 
     def _describe(self, execution: JavaObject) -> None:
         if internals.is_micro_batch(execution):

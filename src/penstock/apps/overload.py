@@ -1,0 +1,131 @@
+"""Runs of the click-fraud pipeline on the load source: capacity, plain Spark, governed."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.apps.click_fraud import count_patterns, suspects
+from penstock.apps.measure import batch_records, measure
+from penstock.model.profile import LoadProfile
+from penstock.spark.attach import attach
+from penstock.spark.load_rows import LoadTruth
+from penstock.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from penstock.apps.measure import Measured
+    from penstock.model import Goal
+    from penstock.spark.attach import Penstock
+    from penstock.spark.govern import GovernedWriter
+
+_CAPACITY_BACKLOG_ROWS = 500_000_000
+_CAPACITY_SETTINGS = {"admission.first_batch_rows": 50_000, "admission.growth_factor": 16}
+_SETTLED_BATCHES = 4
+_TICK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Where a run is now; for whoever shows progress."""
+
+    run: str
+    elapsed_s: float
+    seconds: float
+    batches: int
+    last_batch_s: float | None
+    lag_rows: int | None
+
+
+def clicks(spark: SparkSession, profile: LoadProfile, *, seed: int, epoch_s: float) -> DataFrame:
+    """The stream of click records along a load profile that starts at a moment."""
+    reader = spark.readStream.format("penstock.load").option("content", "clicks").option("seed", str(seed))
+    return reader.option("profile", profile.to_json()).option("startEpochSeconds", f"{epoch_s:.3f}").load()
+
+
+def measure_capacity(
+    spark: SparkSession, goal: Goal, *, seed: int, seconds: float, watch: Callable[[Tick], None]
+) -> float:
+    """Rows per second that the pipeline processes on a standing backlog, in batches of the length the goal allows.
+
+    Admission finds that length; it starts with more rows than it would dare on a stranger's query.
+    """
+    with attach(spark, store=MemoryStore(), settings=_CAPACITY_SETTINGS) as pen:
+        return _capacity(spark, pen, goal, seed=seed, seconds=seconds, watch=watch)
+
+
+def _capacity(
+    spark: SparkSession, pen: Penstock, goal: Goal, *, seed: int, seconds: float, watch: Callable[[Tick], None]
+) -> float:
+    name = "capacity"
+    profile = LoadProfile.constant(1.0).with_backlog(_CAPACITY_BACKLOG_ROWS)
+    rows = clicks(spark, profile, seed=seed, epoch_s=time.time())
+    query = _start(pen.govern(_writer(rows, name), goal), name)
+    target_s = pen.watched(name).controller.target_batch_s  # type: ignore[union-attr]
+    assert target_s is not None
+    began_s = time.monotonic()
+    while (elapsed_s := time.monotonic() - began_s) < seconds:
+        time.sleep(_TICK_S)
+        watch(_tick(name, query, elapsed_s, seconds, None))
+        settled = [batch for batch in batch_records(query) if batch.duration_s > 0.8 * target_s]
+        if len(settled) >= 2 * _SETTLED_BATCHES:
+            break
+    batches = batch_records(query)
+    query.stop()
+    longest = sorted(batches, key=lambda batch: batch.rows)[-_SETTLED_BATCHES:]
+    return sum(batch.rows for batch in longest) / sum(batch.duration_s for batch in longest)
+
+
+def run_overload(
+    spark: SparkSession,
+    name: str,
+    profile: LoadProfile,
+    goal: Goal,
+    *,
+    pen: Penstock | None,
+    seed: int,
+    seconds: float,
+    watch: Callable[[Tick], None],
+) -> Measured:
+    """Run the pipeline for so many seconds under a load, governed where there is a Penstock, and measure it."""
+    epoch_s = time.time()
+    truth = LoadTruth(profile, round(epoch_s * 1000))
+    rows = clicks(spark, profile, seed=seed, epoch_s=epoch_s)
+    writer = _writer(rows, name)
+    query = _start(writer if pen is None else pen.govern(writer, goal), name)
+    while (elapsed_s := time.time() - epoch_s) < seconds:
+        time.sleep(min(_TICK_S, seconds - elapsed_s))
+        watch(_tick(name, query, elapsed_s, seconds, truth))
+    batches = [batch for batch in batch_records(query) if batch.finished_s <= epoch_s + seconds]
+    query.stop()
+    assert goal.latency_s is not None
+    return measure(name, batches, truth, goal_s=goal.latency_s, began_s=epoch_s, ended_s=epoch_s + seconds)
+
+
+def _writer(rows: DataFrame, name: str) -> DataStreamWriter:
+    found = suspects(count_patterns(rows))
+    return found.writeStream.format("memory").outputMode("update").queryName(name)
+
+
+def _start(writer: DataStreamWriter | GovernedWriter, name: str) -> StreamingQuery:
+    checkpoint = tempfile.mkdtemp(prefix=f"penstock-{name}-")
+    query: StreamingQuery = writer.option("checkpointLocation", checkpoint).start()
+    return query
+
+
+def _tick(name: str, query: StreamingQuery, elapsed_s: float, seconds: float, truth: LoadTruth | None) -> Tick:
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    batches = batch_records(query)
+    lag = None
+    if truth is not None:
+        lag = truth.rows_by_epoch_s(time.time()) - (batches[-1].end_offset if batches else 0)
+    return Tick(name, elapsed_s, seconds, len(batches), batches[-1].duration_s if batches else None, lag)

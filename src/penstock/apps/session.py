@@ -1,0 +1,49 @@
+"""A local Spark session for demonstrations and benchmarks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def local_session(name: str, *, cores: int = 2, memory: str = "2g", **conf: str) -> Iterator[SparkSession]:
+    """A quiet session on this machine, on loopback only, ended with everything in it.
+
+    Underscores in names of ``conf`` stand for dots: ``spark_sql_shuffle_partitions="4"``.
+    """
+    # Executors must run the driver's own interpreter: another one would lack Penstock, or be another version.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {memory} --conf spark.log.level=ERROR pyspark-shell"
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - it reads the variables above when it is imported
+
+    options = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.numRecentProgressUpdates": "10000",
+        **{key.replace("_", "."): value for key, value in conf.items()},
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        spark.stop()

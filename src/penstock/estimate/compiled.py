@@ -1,0 +1,44 @@
+"""One place that turns per-row Python loops into machine code.
+
+Every loop over rows in Penstock is written once, as a function over numpy arrays, and compiled by numba on its first
+call. The machine code is kept beside the source (``__pycache__``), so that only the first process ever pays for it.
+
+Numba notices when the file of a compiled function changes, but not when a compiled function that it calls changes in
+another file. After editing a kernel that others call, delete the ``*.nbi`` files under ``__pycache__``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+
+import numba
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Compile a loop over arrays on its first call, keeping its Python signature for the type checker.
+
+    Division follows IEEE 754 here: a kernel tests for zero where zero can occur, and a branch per division is saved.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> @compiled
+    ... def total(values):
+    ...     result = 0.0
+    ...     for value in values:
+    ...         result += value
+    ...     return result
+    >>> total(np.array([1.0, 2.5]))
+    3.5
+    """
+    try:
+        return cast("Callable[_P, _R]", numba.njit(cache=True, error_model="numpy")(function))
+    except RuntimeError:
+        # No file to keep machine code beside: a package imported from a zip, or a function typed into a shell.
+        return cast("Callable[_P, _R]", numba.njit(error_model="numpy")(function))

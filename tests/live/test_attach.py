@@ -1,0 +1,383 @@
+"""Attach, govern, adopt, release, detach: on queries that run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from live.helpers import (
+    actions_of,
+    batches_of,
+    limit_values,
+    limited_rows,
+    limits_in_force,
+    load_rows,
+    wait_for_batches,
+    wait_until,
+)
+from pyspark.sql import functions as F
+
+import penstock
+from penstock import Goal, Penstock
+from penstock.errors import StoreError, UnknownQueryError
+from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction
+from penstock.spark import internals
+from penstock.spark.internals import Ability, Member
+from penstock.store import MemoryStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = pytest.mark.live
+
+Attach = Callable[..., Penstock]
+STEADY = "constant:rate=2000,backlog=20000"
+
+
+def start(rows: DataFrame, name: str | None = None) -> StreamingQuery:
+    writer = rows.writeStream.format("noop")
+    return (writer if name is None else writer.queryName(name)).start()
+
+
+# -- observed ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_query_is_observed(spark: SparkSession, attach: Attach) -> None:
+    """Rates, batch time by phase, lag, state and executors of a query without a goal; its read limit never moves."""
+    pen = attach(settings={"observe.executors_every_s": 0.5})
+    rows = load_rows(spark, STEADY, maxRowsPerBatch="3000").groupBy((F.col("key") % 50).alias("k")).count()
+    query = rows.writeStream.outputMode("complete").format("noop").queryName("observed").start()
+    before = limits_in_force(query) if internals.is_planned(internals.execution_of(query)) else None
+    name, engine = QueryName("observed"), QueryName("engine")
+    wait_for_batches(query, 4)
+    wait_until(lambda: pen.store.points(engine, Metric.EXECUTOR_HEAP_PEAK_BYTES), "point of an executor's heap")
+    wait_until(lambda: len(pen.store.points(name, Metric.ARRIVAL_ROWS_PER_S)) >= 3, "third arrival rate")
+    done = {batch.batch_id: batch for batch in batches_of(query)}
+
+    def values(metric: Metric, subject: str = "") -> dict[int | None, float]:
+        return {p.batch_id: p.value for p in pen.store.points(name, metric) if p.subject == subject}
+
+    recorded = values(Metric.BATCH_ROWS)
+    assert recorded[0] == done[0].rows == 3000
+    assert {batch_id: recorded[batch_id] for batch_id in done if batch_id in recorded} == {
+        batch_id: done[batch_id].rows for batch_id in done if batch_id in recorded
+    }
+    assert values(Metric.BATCH_DURATION_S)[1] == pytest.approx(done[1].duration_s)
+    phases = {p.subject for p in pen.store.points(name, Metric.BATCH_DURATION_S)} - {""}
+    assert {"addBatch", "latestOffset", "queryPlanning", "walCommit"} <= phases
+    assert values(Metric.BATCH_DURATION_S, "addBatch")[1] < done[1].duration_s
+    assert values(Metric.LAG_ROWS)[0] == done[0].lag_rows
+    assert values(Metric.PROCESSED_ROWS_PER_S)[1] == pytest.approx(done[1].rows / done[1].duration_s)
+    assert max(values(Metric.ARRIVAL_ROWS_PER_S).values()) == pytest.approx(2000, rel=0.5)
+    assert values(Metric.STATE_ROWS)[0] == 50
+    assert values(Metric.STATE_BYTES)[0] > 0
+
+    busy, gc, peak, most = (
+        [point.value for point in pen.store.points(engine, metric)]
+        for metric in (
+            Metric.EXECUTOR_BUSY_FRACTION, Metric.EXECUTOR_GC_FRACTION,
+            Metric.EXECUTOR_HEAP_PEAK_BYTES, Metric.EXECUTOR_HEAP_MAX_BYTES,
+        )
+    )  # fmt: skip
+    assert 0 < max(busy) <= 1.5
+    assert 0 <= max(gc) < 1
+    assert 0 < max(peak) <= most[0] <= 1.1 * 2**30
+    assert actions_of(pen.store, "observed") == []
+    assert limited_rows(query) == [3000]
+    assert before in (None, limits_in_force(query))
+
+
+def test_a_query_that_ran_before_the_attach_is_observed(spark: SparkSession, attach: Attach) -> None:
+    """Penstock may come later than the query, and the query may have no name: its id takes the place."""
+    query = start(load_rows(spark, STEADY, maxRowsPerBatch="1000"))
+    pen = attach()
+    wait_until(lambda: pen.store.points(QueryName(str(query.id)), Metric.BATCH_ROWS), "point of the nameless query")
+    assert pen.watched(str(query.id)).query.id == query.id
+
+
+# -- governed ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_fluent_form_limits_the_first_batch(spark: SparkSession, attach: Attach) -> None:
+    """A governed start on a backlog reads no more than the first limit, and records its goal."""
+    pen = attach()
+    writer = load_rows(spark, "constant:rate=0,backlog=200000").writeStream.format("noop").queryName("fluent")
+    query = pen.govern(writer).with_priority(5).with_minimum_accuracy(0.7).with_latency("5 seconds").start()
+    done = wait_for_batches(query, 4)
+    assert done[0].rows == pen.settings.admission.first_batch_rows == 1000
+    govern, first = actions_of(pen.store, "fluent")[:2]
+    assert (govern.kind, govern.cause) == (ActionKind.GOVERN, "start")
+    assert govern.expected["priority"] == 5
+    assert govern.expected["minimum_accuracy"] == 0.7
+    assert govern.expected["latency_s"] == 5
+    assert (first.kind, first.value, first.unit) == (ActionKind.READ_LIMIT, 1000, "rows")
+    wait_until(lambda: len(limit_values(pen.store, "fluent")) > 2, "third limit")
+    assert pen.store.points(QueryName("fluent"), Metric.READ_LIMIT_ROWS)
+
+
+def test_the_fluent_form_names_a_query_without_a_name(spark: SparkSession, attach: Attach) -> None:
+    """Options and trigger pass through, and a query without a name gets one under which its goal is kept."""
+    pen = attach()
+    rows = load_rows(spark, "constant:rate=0,backlog=3000")
+    query = (
+        pen.govern(rows.writeStream).format("noop").trigger(processingTime="1 second").with_latency(8).with_weight(2)
+    ).start()
+    assert re.fullmatch(r"query.[0-9a-f]{8}", query.name)
+    assert wait_for_batches(query, 2)[0].rows == 1000
+    govern = actions_of(pen.store, query.name, ActionKind.GOVERN)[0]
+    assert govern.expected["weight"] == 2
+    assert govern.expected["target_batch_s"] == 4
+
+
+def test_goals_govern_queries_whose_code_stays_as_it_is(spark: SparkSession, attach: Attach) -> None:
+    """A goal given by name at attach time holds from the first batch of an unmodified query."""
+    pen = attach(goals={"unmodified": Goal(latency="5 seconds")})
+    query = start(load_rows(spark, "constant:rate=0,backlog=100000"), "unmodified")
+    other = start(load_rows(spark, "constant:rate=0,backlog=70000"), "other")
+    assert wait_for_batches(query, 2)[0].rows == 1000
+    assert wait_for_batches(other, 1)[0].rows == 70_000
+    assert actions_of(pen.store, "other") == []
+    assert actions_of(pen.store, "unmodified", ActionKind.GOVERN)[0].cause == "start"
+
+
+def test_a_goal_without_latency_leaves_admission_alone(spark: SparkSession, attach: Attach) -> None:
+    """Priority and accuracy alone do not touch what a query reads."""
+    pen = attach(goals={"calm": Goal(priority=9)})
+    query = start(load_rows(spark, "constant:rate=0,backlog=50000"), "calm")
+    assert wait_for_batches(query, 1)[0].rows == 50_000
+    assert [action.kind for action in actions_of(pen.store, "calm")] == [ActionKind.GOVERN]
+
+
+@pytest.mark.parametrize("how", ["name", "id", "itself", "at attach"])
+def test_a_running_query_is_adopted(spark: SparkSession, attach: Attach, how: str) -> None:
+    """By name, by id, by the object, or by a goal for a query that runs already; the limit holds soon after."""
+    query = start(load_rows(spark, "constant:rate=20000,backlog=20000"), "adopted")
+    goal = Goal(latency="4 seconds")
+    if how == "at attach":
+        wait_for_batches(query, 2)
+        pen = attach(goals={"adopted": goal})
+    else:
+        pen = attach()
+        pen.adopt({"name": "adopted", "id": str(query.id), "itself": query}[how], goal)
+    govern = actions_of(pen.store, "adopted", ActionKind.GOVERN)
+    assert [(action.cause, action.expected["latency_s"]) for action in govern] == [("adopt", 4.0)]
+    wait_until(lambda: limit_values(pen.store, "adopted"), "limit")
+    wait_until(lambda: limited_rows(query), "limit in force")
+    run_id, seen = str(query.runId), len(batches_of(query))
+    done = wait_for_batches(query, seen + 3)
+    assert {batch.run_id for batch in done} == {run_id}
+    assert actions_of(pen.store, "adopted", ActionKind.FAULT) == []
+
+
+# -- let go of ---------------------------------------------------------------------------------------------------------
+
+
+def test_detach_puts_everything_back(spark: SparkSession, attach: Attach) -> None:
+    """Own limits as before, no listener, no more records; the query runs on and a second detach does nothing."""
+    store = MemoryStore()
+    listeners = spark._jsparkSession.streams().listListeners  # type: ignore[attr-defined]
+    before = len(listeners())
+    pen = attach(store=store, goals={"free": Goal(latency=4)})
+    query = start(load_rows(spark, STEADY, maxRowsPerBatch="4321"), "free")
+    wait_for_batches(query, 3)
+    assert limited_rows(query) != [4321]
+    assert len(listeners()) == before + 1
+    closed_with: list[list[RecordedAction]] = []
+    close = store.close
+    store.close = lambda: (closed_with.append(store.actions()), close())  # type: ignore[method-assign,func-returns-value,assignment]
+    pen.detach()
+    assert limited_rows(query) == [4321]
+    assert len(listeners()) == before
+    assert closed_with[0][-1].action.kind is ActionKind.RELEASE
+    seen = len(batches_of(query))
+    wait_for_batches(query, seen + 3)
+    assert limited_rows(query) == [4321]
+    pen.detach()
+    assert len(closed_with) == 1
+    with pytest.raises(StoreError):
+        store.actions()
+
+
+def test_the_end_of_a_with_block_detaches(spark: SparkSession, stopping: SparkSession) -> None:
+    """The hold is a context manager."""
+    query = start(load_rows(spark, STEADY), "block")
+    with penstock.attach(spark, store=MemoryStore()) as pen:
+        pen.adopt("block", Goal(latency=4))
+        wait_until(lambda: limited_rows(query), "limit in force")
+    assert limited_rows(query) == []
+
+
+def test_release_gives_back_one_query(spark: SparkSession, attach: Attach) -> None:
+    """The released query has its own limit again and stays observed; the other one stays governed."""
+    pen = attach(goals={"released": Goal(latency=4), "kept": Goal(latency=4)})
+    released = start(load_rows(spark, STEADY, maxRowsPerBatch="4321"), "released")
+    kept = start(load_rows(spark, STEADY, maxRowsPerBatch="4321"), "kept")
+    wait_for_batches(released, 2)
+    wait_for_batches(kept, 2)
+    pen.release("released")
+    assert limited_rows(released) == [4321]
+    assert limited_rows(kept) != [4321]
+    decided = len(actions_of(pen.store, "released"))
+    assert actions_of(pen.store, "released")[-1].kind is ActionKind.RELEASE
+    points = len(pen.store.points(QueryName("released"), Metric.BATCH_ROWS))
+    wait_until(
+        lambda: len(pen.store.points(QueryName("released"), Metric.BATCH_ROWS)) > points + 2, "point after release"
+    )
+    assert len(actions_of(pen.store, "released")) == decided
+    assert limited_rows(released) == [4321]
+
+
+def test_unknown_queries_are_refused_with_those_that_are_known(spark: SparkSession, attach: Attach) -> None:
+    """Adopt, release and watched name the query that was asked for and those that run."""
+    pen = attach()
+    start(load_rows(spark, STEADY), "known")
+    for ask in (lambda: pen.adopt("unknown", Goal()), lambda: pen.release("unknown"), lambda: pen.watched("unknown")):
+        with pytest.raises(UnknownQueryError, match="no streaming query named 'unknown'; known queries: known"):
+            ask()
+
+
+# -- observe only ------------------------------------------------------------------------------------------------------
+
+
+def test_observe_only_decides_and_does_not_act(spark: SparkSession, attach: Attach) -> None:
+    """Limits are decided and recorded in mode observe, and the source reads as its user configured it."""
+    pen = attach(settings={"observe.only": True}, goals={"watched": Goal(latency=4)})
+    query = start(load_rows(spark, STEADY, maxRowsPerBatch="2500"), "watched")
+    done = wait_for_batches(query, 4)
+    wait_until(lambda: len(limit_values(pen.store, "watched")) >= 2, "second decision")
+    assert done[0].rows == 2500
+    assert limited_rows(query) == [2500]
+    assert {record.mode for record in pen.store.actions()} == {Mode.OBSERVE}
+    assert actions_of(pen.store, "watched", ActionKind.LEAVE_ALONE) == []
+
+
+# -- what goes wrong ---------------------------------------------------------------------------------------------------
+
+
+def without(ability: Ability) -> tuple[Member, ...]:
+    """The members with one more, which no Spark has."""
+    classes = next(member.classes for member in internals.MEMBERS if member.ability is ability)
+    return (*internals.MEMBERS, Member(ability, classes, "memberOfAnotherVersion"))
+
+
+def test_a_missing_member_switches_its_ability_off(
+    spark: SparkSession, attach: Attach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the setter of read limits this is recorded by name, and the query runs on as its user wrote it."""
+    monkeypatch.setattr(internals, "MEMBERS", without(Ability.READ_LIMIT))
+    pen = attach(goals={"ungoverned": Goal(latency=4)})
+    off = actions_of(pen.store, "engine")
+    assert [action.kind for action in off] == [ActionKind.ACTUATOR_OFF]
+    assert "read limits of running queries is off" in off[0].reason
+    assert f"Spark {spark.version} has no" in off[0].reason
+    assert "MicroBatchExecution.memberOfAnotherVersion" in off[0].reason
+    query = start(load_rows(spark, "constant:rate=2000,backlog=30000"), "ungoverned")
+    assert wait_for_batches(query, 3)[0].rows >= 30_000
+    assert [action.kind for action in actions_of(pen.store, "ungoverned")] == [ActionKind.LEAVE_ALONE]
+    assert limited_rows(query) == []
+    wait_until(lambda: pen.store.points(QueryName("ungoverned"), Metric.BATCH_ROWS), "point of the query")
+
+
+def test_without_the_first_batch_the_second_is_governed(
+    spark: SparkSession, attach: Attach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a query cannot be planned early it is governed as if it had been adopted."""
+    monkeypatch.setattr(internals, "MEMBERS", without(Ability.FIRST_BATCH))
+    pen = attach(goals={"late": Goal(latency=4)})
+    query = start(load_rows(spark, "constant:rate=5000,backlog=30000"), "late")
+    wait_for_batches(query, 3)
+    wait_until(lambda: limit_values(pen.store, "late"), "limit")
+    wait_until(lambda: limited_rows(query), "limit in force")
+    assert actions_of(pen.store, "late", ActionKind.FAULT) == []
+
+
+def test_other_missing_members_cost_only_what_rests_on_them(
+    spark: SparkSession, attach: Attach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without executor totals and writer names the query is governed all the same."""
+    monkeypatch.setattr(
+        internals, "MEMBERS", (*without(Ability.EXECUTORS), *without(Ability.WRITER_NAME)[len(internals.MEMBERS) :])
+    )
+    pen = attach(settings={"observe.executors_every_s": 0.5})
+    assert set(pen.missing) == {Ability.EXECUTORS, Ability.WRITER_NAME}
+    rows = load_rows(spark, "constant:rate=2000,backlog=30000")
+    query = pen.govern(rows.writeStream.format("noop")).with_latency(4).start()
+    assert wait_for_batches(query, 3)[0].rows == 1000
+    assert pen.store.points(QueryName("engine"), Metric.EXECUTOR_BUSY_FRACTION) == []
+
+
+def test_a_controller_that_breaks_lets_the_query_go(spark: SparkSession, attach: Attach) -> None:
+    """The fault is recorded, the source has its own limit again, and the query runs on and stays observed."""
+    pen = attach(goals={"faulty": Goal(latency=4)})
+    query = start(load_rows(spark, STEADY, maxRowsPerBatch="4321"), "faulty")
+    wait_for_batches(query, 1)
+    controller = pen.watched("faulty").controller
+    assert controller is not None
+
+    def broken(_: object) -> list[Action]:
+        raise ZeroDivisionError("a fault\nin two lines")
+
+    controller.on_batch = broken  # type: ignore[method-assign]
+    wait_until(lambda: actions_of(pen.store, "faulty", ActionKind.FAULT), "fault on record")
+    assert limited_rows(query) == [4321]
+    fault = actions_of(pen.store, "faulty", ActionKind.FAULT)[0]
+    assert fault.cause.startswith("batch ")
+    assert fault.reason == "ZeroDivisionError: a fault; the query runs on as if Penstock were not there"
+    points = len(pen.store.points(QueryName("faulty"), Metric.BATCH_ROWS))
+    wait_for_batches(query, len(batches_of(query)) + 3)
+    wait_until(lambda: len(pen.store.points(QueryName("faulty"), Metric.BATCH_ROWS)) > points, "point after the fault")
+    assert len(actions_of(pen.store, "faulty", ActionKind.FAULT)) == 1
+    assert limited_rows(query) == [4321]
+
+
+class FullStore(MemoryStore):
+    """A store whose disk is full from some moment on."""
+
+    is_full = False
+
+    def append(self, action: Action, *, time_s: float, mode: Mode) -> RecordedAction:
+        """Refuse once full."""
+        if self.is_full:
+            raise StoreError("the disk is full")
+        return super().append(action, time_s=time_s, mode=mode)
+
+
+def test_a_store_that_fails_lets_the_query_go(spark: SparkSession, attach: Attach) -> None:
+    """Nothing is carried out that cannot be recorded: the query runs on with its own limit, detach included."""
+    store = FullStore()
+    pen = attach(store=store, goals={"unrecorded": Goal(latency=4), "bystander": Goal(latency=4)})
+    query = start(load_rows(spark, "constant:rate=2000,backlog=400000", maxRowsPerBatch="43210"), "unrecorded")
+    bystander = start(load_rows(spark, "constant:rate=0,backlog=5000", maxRowsPerBatch="4321"), "bystander")
+    wait_for_batches(query, 1)
+    store.is_full = True
+    wait_until(lambda: limited_rows(query) == [43210], "own limit of the query")
+    decided = len(limit_values(store, "unrecorded"))
+    wait_for_batches(query, len(batches_of(query)) + 3)
+    assert limited_rows(query) == [43210]
+    assert len(limit_values(store, "unrecorded")) == decided
+    pen.detach()
+    assert limited_rows(bystander) == [4321]
+
+
+def test_a_query_that_dies_of_itself_is_forgotten(spark: SparkSession, attach: Attach) -> None:
+    """The error stays the query's own; Penstock lets go of it, and the name may be used again."""
+    pen = attach(goals={"mortal": Goal(latency=4)})
+    rows = load_rows(spark, STEADY).select(F.assert_true(F.col("offset") < 1500, F.lit("no row beyond 1500")))
+    query = start(rows, "mortal")
+    wait_until(lambda: query.exception(), "end of the query")
+    assert "no row beyond 1500" in str(query.exception())
+    wait_until(lambda: _is_forgotten(pen, "mortal"), "end of the watch")
+    again = start(load_rows(spark, "constant:rate=0,backlog=50000"), "mortal")
+    assert wait_for_batches(again, 1)[0].rows == 1000
+    assert len(actions_of(pen.store, "mortal", ActionKind.GOVERN)) == 2
+
+
+def _is_forgotten(pen: Penstock, name: str) -> bool:
+    try:
+        pen.watched(name)
+    except UnknownQueryError:
+        return True
+    return False
