@@ -87,7 +87,7 @@ def main(scratch: str) -> None:
     wait_for_batches(query, 3)
     with penstock.attach(spark, settings={"store.path": f"{scratch}/penstock.db"}) as pen:
         pen.adopt("waves", Goal(latency="4 seconds"))
-        wait_for_batches(query, 6)
+        wait_for_batches(query, len(batches(query)) + 4)
         pen.release("waves")
         print_batches(query)
         print_log(pen)

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.control.admission import AdmissionController
+from penstock.control.schedule import KeepSchedule
 from penstock.model import (
     Action,
     ActionKind,
     BatchSignal,
     Goal,
+    GuardSignal,
     LimitUnit,
     QueryName,
     QuerySpec,
     SourceSignal,
     SourceSpec,
 )
-from penstock.settings import AdmissionSettings
+from penstock.settings import AdmissionSettings, SheddingSettings
 
 QUERY = QueryName("plant")
 
@@ -36,6 +38,7 @@ class MicroBatchPlant:
     seed: int = 1
     now_s: float = 0.0
     limit_rows: float = float("inf")
+    keep: KeepSchedule = field(default_factory=KeepSchedule)
     batch_id: int = 0
 
     def __post_init__(self) -> None:
@@ -43,7 +46,7 @@ class MicroBatchPlant:
         self.waiting_rows = self.backlog_rows
 
     def run_batch(self) -> BatchSignal:
-        """Plan a batch under the limit in force, process it, and report it."""
+        """Plan a batch under the limit and the share in force, process it, and report it."""
         rows = int(min(self.waiting_rows, self.limit_rows))
         if rows == 0:
             self._advance(0.1)
@@ -52,11 +55,13 @@ class MicroBatchPlant:
         self.waiting_rows -= rows
         lag_rows = self.waiting_rows
         noise = float(np.exp(self.noise * self.rng.standard_normal())) if self.noise else 1.0
-        duration_s = (self.overhead_s + rows * self.cost_per_row_s(self.now_s)) * noise
+        share = self.keep.fraction_at(self.batch_id)
+        kept = round(rows * share)
+        duration_s = (self.overhead_s + kept * self.cost_per_row_s(self.now_s)) * noise
         self._advance(duration_s)
-        signal = BatchSignal(
-            QUERY, self.batch_id, started_s, duration_s, rows, (SourceSignal(0, rows, float(rows), lag_rows),)
-        )
+        source = SourceSignal(0, rows, float(rows), lag_rows)
+        guard = GuardSignal(rows, kept, share)
+        signal = BatchSignal(QUERY, self.batch_id, started_s, duration_s, rows, (source,), guard=guard)
         self.batch_id += 1
         return signal
 
@@ -67,9 +72,12 @@ class MicroBatchPlant:
             self.now_s += step_s
 
 
-def controller(latency_s: float = 5.0, **settings: float) -> AdmissionController:
+def controller(latency_s: float = 5.0, *, minimum_accuracy: float | None = None) -> AdmissionController:
+    """Admission with batches of half the goal; with a minimum accuracy, the query has a guard."""
     spec = QuerySpec(QUERY, (SourceSpec(0, "plant", LimitUnit.ROWS),))
-    return AdmissionController(spec, Goal(latency=latency_s), AdmissionSettings(**settings))  # type: ignore[arg-type]
+    shedding = None if minimum_accuracy is None else SheddingSettings()
+    goal = Goal(latency=latency_s, minimum_accuracy=1.0 if minimum_accuracy is None else minimum_accuracy)
+    return AdmissionController(spec, goal, AdmissionSettings(batch_share_of_goal=0.5), shedding)
 
 
 @dataclass
@@ -93,6 +101,7 @@ def closed_loop(plant: MicroBatchPlant, logic: AdmissionController, batches: int
         signal = plant.run_batch()
         plant.limit_rows = in_force
         actions = logic.on_batch(signal)
+        plant.keep = logic.keep
         newest = next((a.value for a in actions if a.kind is ActionKind.READ_LIMIT and a.value), newest)
         run.signals.append(signal)
         run.limits.append(newest)

@@ -6,6 +6,7 @@
     ├── InvalidGoalError          a goal that cannot mean anything (latency below zero, accuracy above one)
     ├── InvalidSettingError       a setting that is unknown or outside its bounds
     ├── InvalidProfileError       a load profile or trace that cannot be read
+    ├── InvalidGuardError         a guard or operator on columns that are not there or do not serve
     ├── UnknownQueryError         no streaming query goes by that name
     ├── UnsupportedSessionError   a session that cannot be governed, such as Spark Connect
     ├── StoreError                the action log cannot be opened, written or understood
@@ -35,6 +36,10 @@ class InvalidSettingError(PenstockError, ValueError):
 
 class InvalidProfileError(PenstockError, ValueError):
     """A load profile or trace file that cannot be used, with the place where it goes wrong."""
+
+
+class InvalidGuardError(PenstockError, ValueError):
+    """A guard or operator on columns that are not there, or not of a kind that serves."""
 
 
 class UnknownQueryError(PenstockError, LookupError):

@@ -48,7 +48,7 @@ class AdmissionSettings:
         unit="ratio", low=1.1, high=100,
     )  # fmt: skip
     batch_share_of_goal: float = _option(
-        0.5, "Part of the latency goal that a batch may take; the other part is the wait for that batch to begin.",
+        0.45, "Part of the latency goal that a batch may take; the other part is the wait for that batch to begin.",
         unit="ratio", low=0.05, high=1,
     )  # fmt: skip
     dead_band: float = _option(
@@ -62,6 +62,28 @@ class AdmissionSettings:
     flow_effort: float = _option(
         4.0, "Price of moving the limit against the price of a deviation in the flow law: larger is calmer.",
         unit="ratio", low=0.001, high=10_000,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SheddingSettings:
+    """How much a guarded query drops when more arrives than fits."""
+
+    drain_batches: float = _option(
+        2.0, "Batches within which a backlog is to be gone; it counts as demand spread over these.",
+        unit="batches", low=0.5, high=1000,
+    )  # fmt: skip
+    headroom: float = _option(
+        0.03, "Share of the capacity that is left free when a fraction to keep is chosen.",
+        unit="ratio", low=0, high=0.5,
+    )  # fmt: skip
+    dead_band: float = _option(
+        0.02, "A fraction to keep that differs from the one in force by less than this share is not set.",
+        unit="ratio", low=0, high=0.5,
+    )  # fmt: skip
+    smallest_keep: float = _option(
+        0.001, "A fraction to keep is never below this: a weight is one over it, and must stay a number.",
+        unit="ratio", low=1e-6, high=1,
     )  # fmt: skip
 
 
@@ -90,6 +112,7 @@ class Settings:
     """All sections."""
 
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
+    shedding: SheddingSettings = field(default_factory=SheddingSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     observe: ObserveSettings = field(default_factory=ObserveSettings)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.control.admission import AdmissionController, target_batch_s
+from penstock.control.admission import AdmissionController
+from penstock.control.target import target_batch_s
 from penstock.model import (
     Action,
     ActionKind,
@@ -23,7 +24,9 @@ QUERY = QueryName("q")
 
 def build(*sources: SourceSpec, latency: float | None = 5.0, enforced: bool = True) -> AdmissionController:
     spec = QuerySpec(QUERY, sources or (SourceSpec(0, "s", LimitUnit.ROWS),))
-    return AdmissionController(spec, Goal(latency=latency), AdmissionSettings(), enforced=enforced)
+    return AdmissionController(
+        spec, Goal(latency=latency), AdmissionSettings(batch_share_of_goal=0.5), enforced=enforced
+    )
 
 
 def batch(batch_id: int, duration_s: float, *sources: SourceSignal) -> BatchSignal:

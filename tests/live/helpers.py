@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from penstock.model import ActionKind, QueryName
 from penstock.spark import internals
@@ -46,10 +46,10 @@ def load_rows(spark: SparkSession, profile: str, **options: str) -> DataFrame:
 
 def costly(rows: DataFrame, hashes: int) -> DataFrame:
     """The same rows, each of which costs so many SHA-256 and none of which comes out."""
-    digest = F.sha2(F.col("offset").cast("string"), 256)
+    digest = fn.sha2(fn.col("offset").cast("string"), 256)
     for _ in range(hashes - 1):
-        digest = F.sha2(digest, 256)
-    return rows.withColumn("digest", digest).where(F.col("digest") == "none is like this")
+        digest = fn.sha2(digest, 256)
+    return rows.withColumn("digest", digest).where(fn.col("digest") == "none is like this")
 
 
 def wait_until(condition: Callable[[], T | None], what: str, *, within_s: float = PATIENCE_S) -> T:
@@ -125,3 +125,8 @@ def limit_values(store: Store, name: str) -> list[float]:
 def variation(values: list[float]) -> float:
     """Coefficient of variation: standard deviation over mean."""
     return float(np.std(values) / np.mean(values))
+
+
+def show(figures: str) -> None:
+    """Show measured figures to whoever runs the tests with ``-s``."""
+    print(f"\n    {figures}", end="", flush=True)  # noqa: T201

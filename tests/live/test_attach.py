@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions as fn
+
+import penstock
 from live.helpers import (
     actions_of,
     batches_of,
@@ -17,9 +20,6 @@ from live.helpers import (
     wait_for_batches,
     wait_until,
 )
-from pyspark.sql import functions as F
-
-import penstock
 from penstock import Goal, Penstock
 from penstock.errors import StoreError, UnknownQueryError
 from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction
@@ -48,7 +48,7 @@ def start(rows: DataFrame, name: str | None = None) -> StreamingQuery:
 def test_every_query_is_observed(spark: SparkSession, attach: Attach) -> None:
     """Rates, batch time by phase, lag, state and executors of a query without a goal; its read limit never moves."""
     pen = attach(settings={"observe.executors_every_s": 0.5})
-    rows = load_rows(spark, STEADY, maxRowsPerBatch="3000").groupBy((F.col("key") % 50).alias("k")).count()
+    rows = load_rows(spark, STEADY, maxRowsPerBatch="3000").groupBy((fn.col("key") % 50).alias("k")).count()
     query = rows.writeStream.outputMode("complete").format("noop").queryName("observed").start()
     before = limits_in_force(query) if internals.is_planned(internals.execution_of(query)) else None
     name, engine = QueryName("observed"), QueryName("engine")
@@ -365,9 +365,9 @@ def test_a_store_that_fails_lets_the_query_go(spark: SparkSession, attach: Attac
 def test_a_query_that_dies_of_itself_is_forgotten(spark: SparkSession, attach: Attach) -> None:
     """The error stays the query's own; Penstock lets go of it, and the name may be used again."""
     pen = attach(goals={"mortal": Goal(latency=4)})
-    rows = load_rows(spark, STEADY).select(F.assert_true(F.col("offset") < 1500, F.lit("no row beyond 1500")))
+    rows = load_rows(spark, STEADY).select(fn.assert_true(fn.col("offset") < 1500, fn.lit("no row beyond 1500")))
     query = start(rows, "mortal")
-    wait_until(lambda: query.exception(), "end of the query")
+    wait_until(query.exception, "end of the query")
     assert "no row beyond 1500" in str(query.exception())
     wait_until(lambda: _is_forgotten(pen, "mortal"), "end of the watch")
     again = start(load_rows(spark, "constant:rate=0,backlog=50000"), "mortal")

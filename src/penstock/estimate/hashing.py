@@ -43,7 +43,7 @@ def column_of(key: np.uint64, hashes: NDArray[np.uint64], row: int, columns: np.
     noise that differs between machines.
     """
     product = (hashes[row, 0] + (key >> _HALF)) * (hashes[row, 1] + (key & _LOW)) + hashes[row, 2]
-    return ((product >> _HALF) * columns) >> _HALF
+    return np.uint64(((product >> _HALF) * columns) >> _HALF)
 
 
 @compiled

@@ -5,7 +5,7 @@ from penstock.model.duration import parse_duration_s
 from penstock.model.goal import Goal
 from penstock.model.query import LimitUnit, QueryName, QuerySpec, SourceSpec
 from penstock.model.series import Metric, SeriesPoint
-from penstock.model.signal import BatchSignal, ExecutorSignal, SourceSignal
+from penstock.model.signal import BatchSignal, ExecutorSignal, GuardSignal, SourceSignal
 
 __all__ = [
     "Action",
@@ -13,6 +13,7 @@ __all__ = [
     "BatchSignal",
     "ExecutorSignal",
     "Goal",
+    "GuardSignal",
     "LimitUnit",
     "Metric",
     "Mode",

@@ -24,6 +24,25 @@ class SourceSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardSignal:
+    """What the guards of a query let through in a batch.
+
+    ``keep_fraction`` is the fraction the batch was told to keep; ``kept_rows`` over ``offered_rows`` what it kept.
+    """
+
+    offered_rows: int
+    kept_rows: int
+    keep_fraction: float
+    oldest_arrival_s: float | None = None
+    mean_arrival_s: float | None = None
+
+    @property
+    def measured_fraction(self) -> float:
+        """Accuracy as it was: kept rows over offered rows."""
+        return self.kept_rows / self.offered_rows if self.offered_rows else 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class BatchSignal:
     """One finished micro-batch of a query.
 
@@ -40,6 +59,12 @@ class BatchSignal:
     phases_s: tuple[tuple[str, float], ...] = ()
     state_rows: int = 0
     state_bytes: int = 0
+    guard: GuardSignal | None = None
+
+    @property
+    def work_rows(self) -> int:
+        """Rows that were processed in full: those that the guards kept, or all."""
+        return self.rows if self.guard is None else round(self.rows * self.guard.measured_fraction)
 
     @property
     def finished_s(self) -> float:

@@ -67,10 +67,7 @@ def run_figure(
     processes: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, float | int | str | None]]:
-    """Run every point of a figure; rows carry ``figure``, ``x_name`` and ``x`` beside what an experiment tells.
-
-    With a threshold of zero economic shedding does not exist, so figure 5 leaves it out at its first point.
-    """
+    """Run every point of a figure; rows carry ``figure``, ``x_name`` and ``x`` beside what an experiment tells."""
     if figure == TIME_SERIES_FIGURE:
         chosen = FIGURE_9_ALGORITHMS if algorithms is None else algorithms
         return run_figure_9(runs=runs, seed=seed, algorithms=chosen, processes=processes, progress=progress)

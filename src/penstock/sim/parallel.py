@@ -34,7 +34,7 @@ def run_all(
     results: list[Result] = []
     if processes <= 1 or len(jobs) <= 1:
         for job in jobs:
-            results.append(function(job))  # noqa: PERF401 - progress is told in between
+            results.append(function(job))
             _tell(progress, len(results), len(jobs))
         return results
     chunk = max(1, min(16, len(jobs) // (4 * processes)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from penstock.control.schedule import KeepSchedule
 from penstock.errors import PenstockError, UnknownQueryError
 from penstock.model import Action, ActionKind, Goal, Metric, Mode, QueryName, SeriesPoint
 from penstock.settings import Settings, load_settings
@@ -17,25 +18,29 @@ from penstock.spark import internals
 from penstock.spark.collector import parse_progress
 from penstock.spark.executors import ExecutorCollector
 from penstock.spark.govern import GovernedWriter
+from penstock.spark.guard import guard_rows
 from penstock.spark.internals import Ability
 from penstock.spark.watch import WatchedQuery
 from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from penstock.model import BatchSignal, RecordedAction
     from penstock.store import Store
 
 logger = logging.getLogger("penstock")
 
 _ENGINE = QueryName("engine")
 _DELETE_EVERY_S = 3600.0
+_SAME_SHARE = 1e-9
+_SHARE_KINDS = (ActionKind.GOVERN, ActionKind.KEEP_FRACTION)
 
 
 def attach(
@@ -85,6 +90,7 @@ class Penstock:
         self._spark = spark
         self._goals = {QueryName(name): goal for name, goal in goals.items()}
         self._watched: dict[str, WatchedQuery] = {}
+        self._late_goals: dict[str, Goal] = {}
         self._executors = ExecutorCollector(spark, settings.observe.executors_every_s)
         self._lock = threading.RLock()
         self._attached = True
@@ -105,6 +111,19 @@ class Penstock:
     def govern(self, writer: DataStreamWriter, goal: Goal | None = None) -> GovernedWriter:
         """Give a query a goal before it starts; its first batch already reads no more than is safe."""
         return GovernedWriter(self, writer, goal or Goal())
+
+    def guard(
+        self,
+        rows: DataFrame,
+        key: str | None = None,
+        arrival: str | None = "timestamp",
+        utility: str | Column | None = None,
+    ) -> DataFrame:
+        """Mark the place where rows may be dropped when the query's goal cannot be met otherwise.
+
+        See :func:`penstock.spark.guard.guard_rows`.
+        """
+        return guard_rows(rows, key=key, arrival=arrival, utility=utility)
 
     def adopt(self, query: str | StreamingQuery, goal: Goal) -> None:
         """Govern a query that is already running, by its name, its id, or itself.
@@ -175,8 +194,7 @@ class Penstock:
             watched = self._watch(query)
             goal = self._goals.get(name)
             if goal is not None:
-                # Without the ability to plan early, the query is governed from its second batch on, as if adopted.
-                self._begin(watched, goal, cause="start", starting=Ability.FIRST_BATCH not in self.missing)
+                self._begin_start(watched, goal)
         except Exception as error:  # noqa: BLE001
             self._fault(name, "start", error)
 
@@ -189,8 +207,12 @@ class Penstock:
         try:
             with self._lock:
                 # Under the lock: a limit decided before a detach must not be put in force after it.
-                if self._attached:
-                    self._step(watched, parse_progress(progress.json))
+                if not self._attached:
+                    return
+                self._step(watched, parse_progress(progress.json))
+                late_goal = self._late_goals.pop(str(progress.id), None)
+                if late_goal is not None:
+                    self._begin(watched, late_goal, cause="start", starting=False)
         except Exception as error:  # noqa: BLE001
             self._fault(watched.name, f"batch {progress.batchId}", error)
 
@@ -202,11 +224,31 @@ class Penstock:
 
     def _step(self, watched: WatchedQuery, progress: Mapping[str, Any]) -> None:
         signal = watched.signal(progress)
+        self._check_share(watched, signal)
         actions = watched.controller.on_batch(signal) if watched.controller is not None else []
         for action in actions:
             self._record(action)
             self._actuate(watched, action)
         self.store.append_points([*watched.series(signal), *self._executor_points()])
+
+    def _begin_start(self, watched: WatchedQuery, goal: Goal) -> None:
+        if Ability.FIRST_BATCH in self.missing:
+            # Nobody can plan the query early, and to wait for its plan here, on its own thread, would be for ever: it
+            # is governed after its first batch, as if adopted.
+            self._late_goals[str(watched.query.id)] = goal
+        else:
+            self._begin(watched, goal, cause="start", starting=True)
+
+    def _check_share(self, watched: WatchedQuery, signal: BatchSignal) -> None:
+        """Put into the log what a batch kept, should it not be what was recorded for it beforehand."""
+        if self.mode is not Mode.ACT or watched.controller is None or signal.guard is None:
+            return
+        told, used = watched.controller.keep.fraction_at(signal.batch_id), signal.guard.keep_fraction
+        if abs(told - used) > _SAME_SHARE:
+            reason = f"batch {signal.batch_id} kept {used:g} where {told:g} was recorded: the message came too late"
+            target = f"batch {signal.batch_id}"
+            self._record(Action(ActionKind.FAULT, watched.name, f"batch {signal.batch_id}", reason, target=target))
+            logger.warning("query %s: %s", watched.name, reason)
 
     def _begin(self, watched: WatchedQuery, goal: Goal, *, cause: str, starting: bool) -> None:
         if Ability.READ_LIMIT in self.missing:
@@ -217,7 +259,9 @@ class Penstock:
             reason = "it runs in continuous processing, which has no batches to limit; the query is only observed"
             self._record(Action(ActionKind.LEAVE_ALONE, watched.name, cause, reason))
             return
-        actions = watched.govern(goal, self.settings, starting=starting)
+        query_id = str(watched.query.id)
+        shares = recorded_shares(self.store.actions(query=watched.name, kinds=_SHARE_KINDS), query_id)
+        actions = watched.govern(goal, self.settings, starting=starting, recorded_shares=shares)
         self._record(_govern_action(watched, goal, cause))
         for source in watched.left_alone:
             reason = f"{source.spec.description}: {source.spec.reason}"
@@ -322,4 +366,20 @@ def _govern_action(watched: WatchedQuery, goal: Goal, cause: str) -> Action:
         assert target_s is not None
         expected |= {"latency_s": goal.latency_s, "target_batch_s": target_s}
         reason = f"rows may be {goal.latency_s:g} s old, so a batch may take {target_s:.2f} s"
-    return Action(ActionKind.GOVERN, watched.name, cause, reason, expected=expected)
+    return Action(ActionKind.GOVERN, watched.name, cause, reason, target=f"id {watched.query.id}", expected=expected)
+
+
+def recorded_shares(log: Sequence[RecordedAction], query_id: str) -> KeepSchedule:
+    """The shares that earlier runs of a query recorded for its batches.
+
+    A query keeps its id as long as it keeps its checkpoint. Records under the same name but another id are those of
+    another query, whose batch numbers mean other batches.
+    """
+    schedule, is_same = KeepSchedule(), False
+    for record in log:
+        action = record.action
+        if action.kind is ActionKind.GOVERN:
+            is_same = action.target == f"id {query_id}"
+        elif is_same and record.mode is Mode.ACT:
+            schedule = schedule.with_entry(int(action.expected["from_batch"]), action.expected["told"])
+    return schedule

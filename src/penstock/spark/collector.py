@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.model import BatchSignal, LimitUnit, SourceSignal
+from penstock.model import BatchSignal, GuardSignal, LimitUnit, SourceSignal
 from penstock.spark import internals
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from penstock.model import QueryName
     from penstock.spark.sources import LiveSource
+
+GUARD_PREFIX = "penstock.guard"
 
 
 class ProgressCollector:
@@ -49,6 +51,7 @@ class ProgressCollector:
             phases_s=tuple((name, value / 1000.0) for name, value in sorted(durations.items())),
             state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
             state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
+            guard=guard_signal(progress.get("observedMetrics") or {}),
         )
 
     def _source_signal(self, index: int, report: Mapping[str, Any], source: LiveSource | None) -> SourceSignal:
@@ -78,6 +81,31 @@ class ProgressCollector:
         ratio = self._rows_per_file.get(index)
         lag_rows = 0.0 if waiting.files == 0 else (None if ratio is None else waiting.files * ratio)
         return SourceSignal(index, rows, units=units, lag_rows=lag_rows, lag_units=lag_units)
+
+
+def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | None:
+    """What all guards of a query report together; None for a query without one, or a batch without rows.
+
+    Examples
+    --------
+    >>> guard_signal({"penstock.guard.1": {"offered_rows": 10, "kept_rows": 4, "told": 0.5}}).measured_fraction
+    0.4
+    """
+    guards = [values for name, values in observed.items() if name.startswith(GUARD_PREFIX) and values["offered_rows"]]
+    if not guards:
+        return None
+    offered = sum(int(values["offered_rows"]) for values in guards)
+    oldest = [float(values["oldest_s"]) for values in guards if values.get("oldest_s") is not None]
+    means = [
+        (float(values["mean_s"]), int(values["offered_rows"])) for values in guards if values.get("mean_s") is not None
+    ]
+    return GuardSignal(
+        offered_rows=offered,
+        kept_rows=sum(int(values["kept_rows"]) for values in guards),
+        keep_fraction=max(float(values["told"]) for values in guards),
+        oldest_arrival_s=min(oldest, default=None),
+        mean_arrival_s=sum(mean * rows for mean, rows in means) / sum(rows for _, rows in means) if means else None,
+    )
 
 
 def parse_progress(text: str) -> dict[str, Any]:

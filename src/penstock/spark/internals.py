@@ -40,6 +40,7 @@ class Ability(StrEnum):
     READ_LIMIT = "read limits of running queries"
     FIRST_BATCH = "read limit of the very first batch"
     PYTHON_LIMIT = "read limits of Python sources"
+    CHANNEL = "messages to the tasks of a running query"
     WRITER_NAME = "names of queries before they start"
     EXECUTORS = "CPU, heap and garbage collection of executors"
 
@@ -67,6 +68,7 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.PYTHON_LIMIT, (_PYTHON_LIMIT_CLASS,), "json"),
     Member(Ability.PYTHON_LIMIT, (_PYTHON_SOURCE_CLASS,), "runner"),
     Member(Ability.PYTHON_LIMIT, (_PYTHON_RUNNER_CLASS,), "func"),
+    Member(Ability.CHANNEL, _EXECUTION_CLASSES, "sparkSessionForStream"),
     Member(Ability.WRITER_NAME, (_WRITER_CLASS,), "extraOptions"),
     Member(Ability.EXECUTORS, (_CONTEXT_CLASS,), "statusStore"),
 )
@@ -194,6 +196,19 @@ def reads_all_in_one_batch(execution: JavaObject) -> bool:
     """Whether the query runs a single batch that must read everything (Once, or AvailableNow on a simple source)."""
     executor = execution.triggerExecutor()
     return executor is not None and class_name(executor) == "SingleBatchExecutor"
+
+
+def send_to_tasks(execution: JavaObject, key: str, value: str) -> None:
+    """Set a property that every task of the batches planned from now on can read.
+
+    Spark copies the settings of the query's own session that begin with ``spark`` into the local properties of tasks.
+    """
+    execution.sparkSessionForStream().sessionState().conf().setConfString(key, value)
+
+
+def plan_mentions(execution: JavaObject, text: str) -> bool:
+    """Whether the query's plan contains a text, such as the name of an observation; its sources must exist already."""
+    return text in str(execution.logicalPlan().toString())
 
 
 # Read limits

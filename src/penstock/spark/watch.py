@@ -9,7 +9,9 @@ from penstock.control.admission import AdmissionController
 from penstock.estimate.arrival import ArrivalRate
 from penstock.model import ActionKind, Metric, QuerySpec, SeriesPoint
 from penstock.spark import internals
-from penstock.spark.collector import ProgressCollector
+from penstock.spark.collector import GUARD_PREFIX, ProgressCollector, parse_progress
+from penstock.spark.guard import FLOOR_PROPERTY, KEEP_PROPERTY
+from penstock.spark.internals import Ability
 from penstock.spark.sources import build_limit, describe_sources
 
 if TYPE_CHECKING:
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from penstock.control.schedule import KeepSchedule
     from penstock.model import Action, BatchSignal, Goal, QueryName
     from penstock.settings import Settings
-    from penstock.spark.internals import Ability, JavaObject
+    from penstock.spark.internals import JavaObject
     from penstock.spark.sources import LiveSource
 
 
@@ -39,6 +42,7 @@ class WatchedQuery:
         self.goal: Goal | None = None
         self.controller: AdmissionController | None = None
         self.sources: tuple[LiveSource, ...] = ()
+        self.has_guard = False
         self._spark = spark
         self._missing = missing
         self._collector = ProgressCollector(spark, name)
@@ -59,7 +63,7 @@ class WatchedQuery:
         """Sources that must not be limited."""
         return [source for source in self.sources if not source.spec.is_limitable]
 
-    def govern(self, goal: Goal, settings: Settings, *, starting: bool) -> list[Action]:
+    def govern(self, goal: Goal, settings: Settings, *, starting: bool, recorded_shares: KeepSchedule) -> list[Action]:
         """Begin to govern; gives the decisions that must be in place at once.
 
         A starting query gets its first limits before its first batch is planned. A running one has its past progress
@@ -72,13 +76,24 @@ class WatchedQuery:
             self._await_plan(execution)
         self._describe(execution)
         _, interval_s = internals.trigger_of(execution)
+        self.has_guard = internals.is_micro_batch(execution) and internals.plan_mentions(execution, GUARD_PREFIX)
         spec = QuerySpec(self.name, tuple(source.spec for source in self.sources), interval_s)
-        controller = AdmissionController(spec, goal, settings.admission, enforced=not settings.observe.only)
+        controller = AdmissionController(
+            spec,
+            goal,
+            settings.admission,
+            settings.shedding if self.has_guard and Ability.CHANNEL not in self._missing else None,
+            enforced=not settings.observe.only,
+        )
+        controller.resume_keep(recorded_shares)
         past = [] if starting else [self.signal(report) for report in self._past_progress()]
         actions = _newest_per_target([action for signal in past for action in controller.on_batch(signal)])
         if not any(action.kind is ActionKind.READ_LIMIT for action in actions):
             actions = [*actions, *controller.on_start()]
         self.goal, self.controller = goal, controller
+        if self.has_guard and not settings.observe.only:
+            internals.send_to_tasks(execution, FLOOR_PROPERTY, repr(goal.minimum_accuracy))
+            self._send_shares()
         return actions
 
     def signal(self, progress: Mapping[str, Any]) -> BatchSignal:
@@ -93,6 +108,8 @@ class WatchedQuery:
             source = self.sources[int(action.target.removeprefix("source "))]
             limit = build_limit(self._spark, source, int(action.value))
             internals.set_read_limit(internals.execution_of(self.query), source.java_source, limit)
+        elif action.kind is ActionKind.KEEP_FRACTION:
+            self._send_shares()
 
     def put_back(self) -> None:
         """Give every source the limit that it came with, and stop deciding."""
@@ -100,6 +117,8 @@ class WatchedQuery:
         if not was_governed or not self.query.isActive:
             return
         execution = internals.execution_of(self.query)
+        if self.has_guard:
+            internals.send_to_tasks(execution, KEEP_PROPERTY, "")
         for source in self.sources:
             if source.spec.is_limitable:
                 internals.set_read_limit(execution, source.java_source, source.own_limit)
@@ -116,6 +135,11 @@ class WatchedQuery:
             Metric.STATE_ROWS: signal.state_rows,
             Metric.STATE_BYTES: signal.state_bytes,
         }
+        if signal.guard is not None:
+            values[Metric.KEEP_FRACTION] = min(1.0, signal.guard.keep_fraction)
+            values[Metric.MEASURED_ACCURACY] = signal.guard.measured_fraction
+            if signal.guard.oldest_arrival_s is not None:
+                values[Metric.OLDEST_ROW_AGE_S] = signal.finished_s - signal.guard.oldest_arrival_s
         if self.controller is not None:
             values[Metric.READ_LIMIT_ROWS] = self.controller.budget_rows
             values[Metric.ARRIVAL_ROWS_PER_S] = self.controller.arrival_rows_per_s
@@ -149,13 +173,16 @@ class WatchedQuery:
         while self.query.isActive and not internals.is_planned(execution) and time.monotonic() < deadline_s:
             time.sleep(0.02)
 
+    def _send_shares(self) -> None:
+        assert self.controller is not None
+        execution = internals.execution_of(self.query)
+        internals.send_to_tasks(execution, KEEP_PROPERTY, self.controller.keep.to_text())
+
     def _describe(self, execution: JavaObject) -> None:
         if internals.is_micro_batch(execution):
             self.sources = describe_sources(execution, self._missing)
 
     def _past_progress(self) -> list[dict[str, Any]]:
-        from penstock.spark.collector import parse_progress  # noqa: PLC0415
-
         return [parse_progress(report.json) for report in self.query.recentProgress if report.numInputRows > 0]
 
 

@@ -23,7 +23,7 @@ _ROUNDING = 1e-9
 @compiled
 def must_keep(state: NDArray[np.float64], minimum: float) -> bool:
     """Tell whether dropping the next row would leave too few."""
-    return state[KEPT] < minimum * (state[OFFERED] + 1.0) - _ROUNDING
+    return bool(state[KEPT] < minimum * (state[OFFERED] + 1.0) - _ROUNDING)
 
 
 @compiled

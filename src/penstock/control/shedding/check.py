@@ -1,4 +1,4 @@
-"""CHECK: does one more row break the promise on queueing latency?
+"""CHECK: whether one more row breaks the promise on queueing latency.
 
 Three promises, on the wait ``q`` that the row would have:
 
@@ -41,13 +41,13 @@ def breaks_promise(
 ) -> bool:
     """Tell whether keeping a row that waits so long would break the promise."""
     if constraint == ABSOLUTE:
-        return wait > threshold
+        return bool(wait > threshold)
     if constraint == AVERAGE:
         # Not "and": both sides are cheap, and neither can be foreseen by the processor.
-        return (wait > threshold) & (state[WAIT_SUM] + wait > threshold * (state[WAITS] + 1.0))
+        return bool((wait > threshold) & (state[WAIT_SUM] + wait > threshold * (state[WAITS] + 1.0)))
     leaving = window[int(state[WINDOW_PLACE])] if state[WAITS] >= window.size else 0.0
     count = min(state[WAITS] + 1.0, float(window.size))
-    return (wait > 0.0) & (state[WAIT_SUM] - leaving + wait > threshold * count)
+    return bool((wait > 0.0) & (state[WAIT_SUM] - leaving + wait > threshold * count))
 
 
 @compiled

@@ -1,7 +1,7 @@
 """Deadline shedding: rows that would come out too late anyway go first, and spare the others the wait.
 
-A row of age ``a`` that would wait ``q`` and run for ``w`` is useless when ``a + q + w > deadline``. Dropping it shortens
-the queue for every row behind it; the rows that are kept are on time by the estimates at hand.
+A row of age ``a`` that would wait ``q`` and run for ``w`` is useless when ``a + q + w > deadline``. Dropping it
+shortens the queue for every row behind it; the rows that are kept are on time by the estimates at hand.
 """
 
 from __future__ import annotations

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class FullKnowledge(QueueShedder):
-    """The best that dropping by moment can do (Theorem 4.1 of the paper): exact costs, no estimates.
+    """Exact costs, no estimates: keeps every row that the promise allows.
+
+    Theorem 4.1 of the paper calls this optimal among online shedders. It is greedy: its proof takes for granted that
+    keeping a row now never costs two later, and aiming a little below tau can keep a few rows more. It is still the bar
+    for shedders that have to learn the costs.
 
     Examples
     --------

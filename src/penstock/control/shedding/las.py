@@ -68,9 +68,7 @@ class LoadAware(QueueShedder):
         window_rows: int = 1024,
         minimum_accuracy: float = 0.0,
     ) -> None:
-        super().__init__(
-            threshold_s, constraint=constraint, window_rows=window_rows, minimum_accuracy=minimum_accuracy
-        )
+        super().__init__(threshold_s, constraint=constraint, window_rows=window_rows, minimum_accuracy=minimum_accuracy)
         self.epsilon = epsilon
         self.prior_rows = prior_rows
         self.phase = ShedderPhase.NOP
@@ -83,7 +81,9 @@ class LoadAware(QueueShedder):
 
     def estimated_costs_s(self, rows: Rows) -> NDArray[np.float64]:
         """Give the learned execution times, raised by epsilon."""
-        return self._sketch.costs_s(rows.keys, prior_rows=self.prior_rows) * (1.0 + self.epsilon)
+        costs_s = self._sketch.costs_s(rows.keys, prior_rows=self.prior_rows)
+        costs_s *= 1.0 + self.epsilon
+        return costs_s
 
     def decide(self, rows: Rows) -> Decision:
         """Keep rows as long as the promise holds; the first one kept after new costs carries the question."""
@@ -121,4 +121,3 @@ class LoadAware(QueueShedder):
         super().restore(snapshot)
         self._sketch.cells = snapshot["cells"].copy()
         self.phase = ShedderPhase(int(snapshot["phase"][0]))
-

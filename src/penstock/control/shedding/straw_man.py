@@ -37,9 +37,7 @@ class StrawMan(QueueShedder):
         window_rows: int = 1024,
         minimum_accuracy: float = 0.0,
     ) -> None:
-        super().__init__(
-            threshold_s, constraint=constraint, window_rows=window_rows, minimum_accuracy=minimum_accuracy
-        )
+        super().__init__(threshold_s, constraint=constraint, window_rows=window_rows, minimum_accuracy=minimum_accuracy)
         self.mean_cost_s = mean_cost_s
 
     def estimated_costs_s(self, rows: Rows) -> NDArray[np.float64]:

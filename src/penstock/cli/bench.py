@@ -1,0 +1,53 @@
+"""``penstock bench``: what Penstock costs and what it achieves, measured on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.options import AsJson
+from penstock.cli.output import print_json, print_table
+
+app = typer.Typer(
+    help="Measure what Penstock costs and what it achieves, side by side in one run.",
+    rich_markup_mode=None,
+    invoke_without_command=True,
+)
+
+
+@app.callback()
+def every(context: typer.Context) -> None:
+    """Measure everything that has a benchmark, unless one is named.
+
+    For example:
+      penstock bench
+      penstock bench idle --pairs 9 --json
+    """
+    if context.invoked_subcommand is None:
+        idle()
+
+
+@app.command()
+def idle(
+    pairs: Annotated[int, typer.Option(min=1, max=99, help="How many pairs to run.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the throughput of a query without a goal, attached and plain, in interleaved pairs.
+
+    For example:
+      penstock bench idle --pairs 9 --json
+    """
+    from penstock.bench.idle import bench_idle  # noqa: PLC0415 - imports Spark
+
+    result = bench_idle(pairs=pairs, say=lambda text: typer.echo(text, err=True))
+    document = result.to_dict()
+    if as_json:
+        print_json(document)
+        return
+    rows = [
+        [str(number), f"{pair.plain_rows_per_s:,.0f}", f"{pair.attached_rows_per_s:,.0f}", f"{pair.ratio:.3f}"]
+        for number, pair in enumerate(result.pairs, start=1)
+    ]
+    print_table(["pair", "plain, rows/s", "attached, rows/s", "ratio"], rows)
+    typer.echo(f"\nattached but idle: {result.median_ratio:.3f} of plain Spark (median of {len(result.pairs)} pairs)")

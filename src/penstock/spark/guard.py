@@ -1,0 +1,151 @@
+"""The guard: the place in a query's plan where rows may be dropped, entirely inside the JVM.
+
+The share to keep reaches the tasks as a property of the query's session: a
+:class:`~penstock.control.schedule.KeepSchedule` as text. A subquery of one row reads it once a batch, and Spark
+compiles the number into the filter: no row leaves the JVM. Which rows are kept is a hash of the row's identity, or of a
+key, against that number, so that a task or a batch that runs again keeps the same rows again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
+
+from penstock.control.schedule import KeepSchedule
+from penstock.errors import InvalidGuardError
+from penstock.spark.collector import GUARD_PREFIX
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+KEEP_PROPERTY = "spark.penstock.keep"
+FLOOR_PROPERTY = "spark.penstock.floor"
+WEIGHT = "weight"
+_BATCH_ID_PROPERTY = "streaming.sql.batchId"
+_DRAW_SEED = 20_077
+_TOLD, _SHARE, _KEPT = "__penstock_told", "__penstock_share", "__penstock_kept"
+_KAFKA_IDENTITY = ("topic", "partition", "offset")
+_LOAD_IDENTITY = ("offset",)
+_UNHASHABLE = (T.MapType, T.VariantType)
+_numbers = itertools.count(1)
+
+
+def guard_rows(
+    rows: DataFrame,
+    *,
+    key: str | None = None,
+    arrival: str | None = "timestamp",
+    utility: str | Column | None = None,
+) -> DataFrame:
+    """Let rows be dropped here, and give those that stay the weight of those that went.
+
+    Place it as early as possible: right after the source. The result has a column ``weight``, one over the probability
+    with which the row was kept, for :mod:`penstock.functions`. Nothing is dropped unless the query is governed, its
+    goal has a minimum accuracy below one, and its load does not fit.
+
+    Parameters
+    ----------
+    rows
+        A stream; a batch frame is given back with weights of one.
+    key
+        Column whose values are kept or dropped as a whole. Guards with the same key type keep the same values, so both
+        sides of a join stay matched. Without it each row is drawn for itself, by its identity where it has one (Kafka's
+        topic, partition and offset; the load source's offset) and else by chance.
+    arrival
+        Timestamp column that says when a row arrived, for its age; None where there is none.
+    utility
+        Column or expression from 0 to 1: rows are kept with a probability in proportion to it.
+
+    Raises
+    ------
+    InvalidGuardError
+        A column that is not there, or not of a kind that serves.
+    """
+    _check(rows, key, arrival)
+    if not rows.isStreaming:
+        return rows.withColumn(WEIGHT, F.lit(1.0))
+    told = control_value(rows.sparkSession, KEEP_PROPERTY)
+    share = F.least(F.lit(1.0), F.col(_TOLD))
+    if utility is not None:
+        floor = control_value(rows.sparkSession, FLOOR_PROPERTY)
+        worth = F.col(utility) if isinstance(utility, str) and utility in rows.columns else _expression(utility)
+        # Told one or more, everything is kept; otherwise by utility, but no row below the minimum accuracy.
+        by_utility = F.least(F.lit(1.0), F.greatest(floor, F.lit(1e-6), F.col(_TOLD) * worth.cast("double")))
+        share = F.when(F.col(_TOLD) >= 1.0, F.lit(1.0)).otherwise(by_utility)
+    marked = rows.withColumn(_TOLD, told).withColumn(_SHARE, share).withColumn(_KEPT, _draw(rows, key) < F.col(_SHARE))
+    observed = marked.observe(f"{GUARD_PREFIX}.{next(_numbers)}", *_observations(arrival))
+    return observed.where(F.col(_KEPT)).withColumn(WEIGHT, 1.0 / F.col(_SHARE)).drop(_TOLD, _SHARE, _KEPT)
+
+
+def control_value(spark: SparkSession, name: str) -> Column:
+    """A number that the driver can change while the query runs, read once a batch."""
+
+    @F.udf("double", useArrow=False)
+    def read(_: int) -> float:
+        context = TaskContext.get()
+        text = context.getLocalProperty(name) if context is not None else None
+        if not text:
+            return 1.0
+        if name == FLOOR_PROPERTY:
+            return float(text)
+        batch_id = context.getLocalProperty(_BATCH_ID_PROPERTY) if context is not None else None
+        return KeepSchedule.from_text(text).fraction_at(int(batch_id or 0))
+
+    # Without this Spark would run it once, when the query is optimised, and never again.
+    return spark.range(0, 1, 1, 1).select(read.asNondeterministic()("id")).scalar()
+
+
+def _draw(rows: DataFrame, key: str | None) -> Column:
+    """A number from 0 to 1 for each row, always the same for the same row or key."""
+    if key is not None:
+        remedy = f"guard key {key!r} is null: fill it (coalesce) or filter those rows before the guard"
+        present = F.when(F.col(key).isNull(), F.raise_error(F.lit(remedy)).cast(rows.schema[key].dataType))
+        return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), present.otherwise(F.col(key))))
+    for identity in (_KAFKA_IDENTITY, _LOAD_IDENTITY):
+        if set(identity) <= set(rows.columns):
+            return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), *(F.col(name) for name in identity)))
+    return F.rand(_DRAW_SEED)
+
+
+def _unit_interval(bits: Column) -> Column:
+    return F.shiftrightunsigned(bits, 11) * F.lit(2.0**-53)
+
+
+def _observations(arrival: str | None) -> list[Column]:
+    observations = [
+        F.count(F.lit(1)).alias("offered_rows"),
+        F.count_if(F.col(_KEPT)).alias("kept_rows"),
+        F.max(_TOLD).alias("told"),
+    ]
+    if arrival is not None:
+        seconds = F.col(arrival).cast("timestamp").cast("double")
+        observations += [F.min(seconds).alias("oldest_s"), F.avg(seconds).alias("mean_s")]
+    return observations
+
+
+def _expression(utility: str | Column) -> Column:
+    return F.expr(utility) if isinstance(utility, str) else utility
+
+
+def _check(rows: DataFrame, key: str | None, arrival: str | None) -> None:
+    columns = ", ".join(rows.columns)
+    if arrival is not None:
+        if arrival not in rows.columns:
+            raise InvalidGuardError(
+                f"arrival column {arrival!r} is not there; name one of: {columns}, or pass arrival=None"
+            )
+        if not isinstance(rows.schema[arrival].dataType, T.TimestampType | T.TimestampNTZType):
+            kind = rows.schema[arrival].dataType.simpleString()
+            raise InvalidGuardError(f"arrival column {arrival!r} is of type {kind}: cast it to timestamp")
+    if key is not None:
+        if key not in rows.columns:
+            raise InvalidGuardError(f"guard key {key!r} is not there; name one of: {columns}")
+        if isinstance(rows.schema[key].dataType, _UNHASHABLE):
+            kind = rows.schema[key].dataType.simpleString()
+            raise InvalidGuardError(f"guard key {key!r} is of type {kind}, which cannot be hashed: use a simple column")
+    if WEIGHT in rows.columns:
+        raise InvalidGuardError(f"the column {WEIGHT!r} is there already: rename it, or use one guard only")

@@ -1,0 +1,84 @@
+"""Admission and shedding together, in a closed loop in virtual time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plants import MicroBatchPlant, closed_loop, controller
+
+from penstock.model import ActionKind
+
+CAPACITY_ROWS_PER_S = (2.5 - 0.2) / 20e-6 / 2.5
+
+
+def test_three_times_the_capacity_is_shed_to_what_fits() -> None:
+    """The share kept comes to one third, batches stay at their target, and the backlog of the cold start is gone."""
+    plant = MicroBatchPlant(lambda _: 3 * CAPACITY_ROWS_PER_S, noise=0.04)
+    run = closed_loop(plant, controller(5.0, minimum_accuracy=0.05), 120)
+    tail = run.signals[-40:]
+    kept = sum(signal.work_rows for signal in tail) / sum(signal.duration_s for signal in tail)
+    assert kept > 0.92 * CAPACITY_ROWS_PER_S
+    assert np.mean([signal.duration_s for signal in tail]) == pytest.approx(2.5, rel=0.2)
+    assert max(signal.lag_rows or 0.0 for signal in tail) < 3 * CAPACITY_ROWS_PER_S * 2.5
+
+
+def test_nothing_is_dropped_below_capacity() -> None:
+    """At 80 % load the share stays at one from beginning to end."""
+    plant = MicroBatchPlant(lambda _: 0.8 * CAPACITY_ROWS_PER_S, noise=0.03)
+    run = closed_loop(plant, controller(5.0, minimum_accuracy=0.05), 80)
+    assert [action for action in run.actions if action.kind is ActionKind.KEEP_FRACTION and action.value != 1.0] == []
+
+
+def test_dropping_ends_when_the_load_falls() -> None:
+    """After a burst the share returns to exactly one."""
+    plant = MicroBatchPlant(lambda now: (2.5 if now < 150 else 0.5) * CAPACITY_ROWS_PER_S, noise=0.03)
+    logic = controller(5.0, minimum_accuracy=0.05)
+    run = closed_loop(plant, logic, 160)
+    assert any((action.value or 1.0) < 0.6 for action in run.actions if action.kind is ActionKind.KEEP_FRACTION)
+    assert logic.keep.fraction_at(10_000) == 1.0
+
+
+def test_a_minimum_accuracy_that_does_not_fit_is_held_and_told() -> None:
+    """Three times the load with at least 70 % to keep: the share is 0.7, the record says infeasible, lag grows."""
+    plant = MicroBatchPlant(lambda _: 3 * CAPACITY_ROWS_PER_S)
+    logic = controller(5.0, minimum_accuracy=0.7)
+    run = closed_loop(plant, logic, 80)
+    assert logic.keep.fraction_at(10_000) == 0.7
+    infeasible = [action for action in run.actions if action.kind is ActionKind.INFEASIBLE]
+    assert len(infeasible) == 1
+    assert infeasible[0].expected["missing_rows_per_s"] == pytest.approx(1.1 * CAPACITY_ROWS_PER_S, rel=0.2)
+    assert (run.signals[-1].lag_rows or 0) > (run.signals[-20].lag_rows or 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    minimum=st.floats(0.0, 1.0),
+    levels=st.lists(st.floats(0.0, 8.0), min_size=3, max_size=3),
+    noise=st.floats(0.0, 0.3),
+    seed=st.integers(0, 1000),
+)
+def test_minimum_accuracy_is_never_broken(minimum: float, levels: list[float], noise: float, seed: int) -> None:
+    """Whatever the load does, no batch is told to keep less than the goal allows."""
+    plant = MicroBatchPlant(
+        lambda now: levels[min(2, int(now / 40))] * CAPACITY_ROWS_PER_S, noise=noise, seed=seed, overhead_s=0.3
+    )
+    logic = controller(5.0, minimum_accuracy=minimum)
+    run = closed_loop(plant, logic, 40)
+    assert all(signal.guard is not None and signal.guard.keep_fraction >= minimum for signal in run.signals)
+    for action in run.actions:
+        if action.kind is ActionKind.KEEP_FRACTION:
+            assert action.value is not None
+            assert max(minimum, 0.001) <= action.value <= 1.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(levels=st.lists(st.floats(0.5, 6.0), min_size=3, max_size=3), seed=st.integers(0, 100))
+def test_a_share_is_never_changed_for_a_batch_that_may_run(levels: list[float], seed: int) -> None:
+    """A decision after batch n speaks of batch n + 2 and later only."""
+    plant = MicroBatchPlant(lambda now: levels[min(2, int(now / 40))] * CAPACITY_ROWS_PER_S, noise=0.1, seed=seed)
+    run = closed_loop(plant, controller(5.0, minimum_accuracy=0.1), 40)
+    for action in run.actions:
+        if action.kind is ActionKind.KEEP_FRACTION:
+            assert action.expected["from_batch"] == int(action.cause.removeprefix("batch ")) + 2

@@ -1,0 +1,75 @@
+"""The examples run as they stand, end by themselves, and show what they promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+BATCH = re.compile(r"^batch (\d+): ([\d,]+) rows in ([\d.]+) s$", re.MULTILINE)
+BACKLOG_ROWS = 300_000
+FIRST_BATCH_ROWS = 1000
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+
+def run(name: str, directory: Path) -> str:
+    """What an example prints, run as a user would run it."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
+    command = [sys.executable, str(EXAMPLES / name)]
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert list(directory.glob("*.db")) == []
+    return done.stdout
+
+
+def rows_of_batches(output: str) -> list[int]:
+    return [int(rows.replace(",", "")) for _, rows, _ in BATCH.findall(output)]
+
+
+def test_every_example_has_a_test() -> None:
+    """A new example must be added to this file."""
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert [path.name for path in sorted(EXAMPLES.glob("*.py")) if f'"{path.name}"' not in source] == []
+
+
+def test_observing_leaves_the_query_as_it_is(tmp_path: Path) -> None:
+    """Observed only, the first batch takes the whole backlog, and the limit that would have held is in the log."""
+    output = run("01-observe.py", tmp_path)
+    assert rows_of_batches(output)[0] >= BACKLOG_ROWS
+    assert "[observe] read_limit 1,000 rows, start" in output
+    assert "[act]" not in output
+
+
+def test_goal_by_name_limits_the_first_batch(tmp_path: Path) -> None:
+    """Governed from its start, a query reads no more than the first limit, although a backlog waits."""
+    output = run("02-goal-by-name.py", tmp_path)
+    rows = rows_of_batches(output)
+    assert rows[0] == FIRST_BATCH_ROWS
+    assert max(rows) < BACKLOG_ROWS
+    assert re.search(r"\[act\] read_limit [\d,]+ rows, batch \d+", output)
+    assert "fault" not in output
+
+
+def test_fluent_form_explains_itself(tmp_path: Path) -> None:
+    """A goal given at the writer holds from the first batch on, and the explanation names it."""
+    output = run("03-fluent.py", tmp_path)
+    assert rows_of_batches(output)[0] == FIRST_BATCH_ROWS
+    assert re.search(r"waves is governed since .*: rows may be 4 s old, so a batch may take [\d.]+ s", output)
+    assert "waves, source 0, reads at most" in output
+
+
+def test_adopted_query_is_limited_and_let_go(tmp_path: Path) -> None:
+    """Before adoption a batch takes the backlog; the limit after it rests on finished batches, until the release."""
+    output = run("04-adopt.py", tmp_path)
+    assert rows_of_batches(output)[0] >= BACKLOG_ROWS
+    assert "[act] govern, adopt" in output
+    assert re.search(r"\[act\] read_limit [\d,]+ rows, batch \d+: batch \d+ took", output)
+    assert output.rstrip().splitlines()[-1].startswith("[act] release, release")
