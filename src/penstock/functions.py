@@ -1,8 +1,8 @@
 r"""Aggregates over rows of which some were dropped: unbiased, and with how sure they are.
 
 A guard keeps row :math:`i` with probability :math:`p_i`, independently of the others, and gives it the weight
-:math:`w_i = 1 / p_i`. The Horvitz-Thompson estimate of a sum over all rows, dropped ones included, and the estimate of its
-variance from the kept rows alone are
+:math:`w_i = 1 / p_i`. The Horvitz-Thompson estimate of a sum over all rows, dropped ones included, and the estimate of
+its variance from the kept rows alone are
 
 .. math:: \hat t = \sum w_i x_i, \qquad \hat V = \sum w_i (w_i - 1)\, x_i^2
 

@@ -79,6 +79,18 @@ def test_an_overhead_beyond_the_goal_is_infeasible_but_work_goes_on() -> None:
     assert run.signals[-1].rows > 0.2 * 2.5 / 20e-6
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_noise_does_not_keep_batches_small(seed: int) -> None:
+    """On a busy engine most of a batch is overhead, and noise: the batches must grow to what fits all the same."""
+    plant = MicroBatchPlant(
+        lambda _: 0.0, overhead_s=1.3, cost_per_row_s=lambda _: 6e-6, backlog_rows=1e9, noise=0.25, seed=seed
+    )
+    run = closed_loop(plant, controller(5.0), 60)
+    fits_rows = (2.5 - 1.3) / 6e-6
+    assert np.mean([signal.rows for signal in run.signals[-15:]]) > 0.5 * fits_rows
+    assert np.median([signal.duration_s for signal in run.signals[-15:]]) < 4.0
+
+
 def closed_loop_continued(plant: MicroBatchPlant, logic: AdmissionController, batches: int) -> list[BatchSignal]:
     """Go on with a loop that has settled."""
     signals = []

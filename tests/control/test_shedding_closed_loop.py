@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plants import MicroBatchPlant, closed_loop, controller
 
 from penstock.model import ActionKind
+from plants import MicroBatchPlant, closed_loop, controller
 
 CAPACITY_ROWS_PER_S = (2.5 - 0.2) / 20e-6 / 2.5
 
 
 def test_three_times_the_capacity_is_shed_to_what_fits() -> None:
-    """The share kept comes to one third, batches stay at their target, and the backlog of the cold start is gone."""
+    """As much is kept as fits, batches stay within their target, and the backlog of the cold start is gone."""
     plant = MicroBatchPlant(lambda _: 3 * CAPACITY_ROWS_PER_S, noise=0.04)
     run = closed_loop(plant, controller(5.0, minimum_accuracy=0.05), 120)
     tail = run.signals[-40:]
     kept = sum(signal.work_rows for signal in tail) / sum(signal.duration_s for signal in tail)
     assert kept > 0.92 * CAPACITY_ROWS_PER_S
-    assert np.mean([signal.duration_s for signal in tail]) == pytest.approx(2.5, rel=0.2)
+    assert np.mean([signal.duration_s for signal in tail]) < 1.1 * 2.5
     assert max(signal.lag_rows or 0.0 for signal in tail) < 3 * CAPACITY_ROWS_PER_S * 2.5
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 Attach = Callable[..., Penstock]
+WARM = {"admission.first_batch_rows": 20_000}
+"""Begins nearer to where it settles; the way there is the matter of other tests."""
 
 
 def start(rows: DataFrame, name: str) -> StreamingQuery:
@@ -64,9 +66,9 @@ def test_backpressure_without_a_restart(spark: SparkSession, attach: Attach) -> 
 def test_a_cold_start_on_five_million_rows_keeps_its_goal(spark: SparkSession, attach: Attach) -> None:
     """Governed, no batch after the first takes longer than the goal; plain Spark puts all rows into its first batch."""
     backlog, goal_s = 5_000_000, 5.0
-    rows = costly(load_rows(spark, f"constant:rate=0,backlog={backlog}"), 3)
+    rows = costly(load_rows(spark, f"constant:rate=0,backlog={backlog}"), 5)
     plain_query = start(rows, "plain")
-    plain = wait_for_batches(plain_query, 1, within_s=100)[0]
+    plain = wait_for_batches(plain_query, 1, within_s=200)[0]
     plain_query.stop()
 
     pen = attach(goals={"cold": Goal(latency=goal_s)})
@@ -93,25 +95,26 @@ def is_at_target(batches: list[Batch], near_s: float) -> bool:
 
 def test_a_standing_backlog_settles_at_the_target(spark: SparkSession, attach: Attach) -> None:
     """Over 20 batches their mean is within 20 % of the target and the limit varies by less than 10 %."""
-    goal_s, settling, measured = 2.0, 15, 20
-    pen = attach(goals={"standing": Goal(latency=goal_s)})
+    goal_s, settling, measured = 2.0, 25, 20
+    attach(goals={"standing": Goal(latency=goal_s)}, settings=WARM)
     query = start(costly(load_rows(spark, "constant:rate=0,backlog=900000000"), 6), "standing")
     done = wait_for_batches(query, settling + measured, within_s=200)[settling : settling + measured]
-    in_force = budgets(pen, "standing")[settling : settling + measured]
+    # While more waits than fits, a batch has as many rows as the limit in force.
+    limits = [float(batch.rows) for batch in done]
     mean_s = sum(batch.duration_s for batch in done) / measured
     show(
         f"target {goal_s / 2:.2f} s: mean {mean_s:.2f} s, from {min(b.duration_s for b in done):.2f} to "
-        f"{max(b.duration_s for b in done):.2f} s; limit about {sum(in_force) / measured:,.0f} rows, "
-        f"varies by {variation(in_force):.1%}"
+        f"{max(b.duration_s for b in done):.2f} s; limit about {sum(limits) / measured:,.0f} rows, "
+        f"varies by {variation(limits):.1%}"
     )
     assert abs(mean_s / (goal_s / 2) - 1) < 0.20
-    assert variation(in_force) < 0.10
+    assert variation(limits) < 0.10
 
 
 def test_ninety_percent_of_capacity_is_read_without_delay(spark: SparkSession, attach: Attach) -> None:
     """At 90 % load the lag stays under one batch, and no batch is cut that would have fitted."""
     goal_s, settling, measured = 2.0, 15, 20
-    pen = attach(goals={"full": Goal(latency=goal_s), "loaded": Goal(latency=goal_s)})
+    pen = attach(goals={"full": Goal(latency=goal_s), "loaded": Goal(latency=goal_s)}, settings=WARM)
     full = start(costly(load_rows(spark, "constant:rate=0,backlog=900000000"), 6), "full")
     last = wait_for_batches(full, settling + 8, within_s=120)[-8:]
     capacity_rows_per_s = sum(batch.rows for batch in last) / sum(batch.duration_s for batch in last)

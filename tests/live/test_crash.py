@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
 
 DRIVER = Path(__file__).parent / "driver_governed.py"
-ROWS = 60_000
+ROWS = 40_000
 KILLS = 10
 EARLY_KILLS = 3
 """So many of them come before Penstock has attached, right after it has, and right after the first action."""

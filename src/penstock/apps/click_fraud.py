@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+import penstock.functions as pf
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -37,9 +39,10 @@ class Thresholds:
 
 
 def count_patterns(clicks: DataFrame, *, window: str = WINDOW, watermark: str = WATERMARK) -> DataFrame:
-    """Entries, clicks and distinct counterparts for each window, pattern and key.
+    """Entries and clicks with their intervals, and distinct counterparts, for each window, pattern and key.
 
-    A column ``weight`` (one row stands for so many) is honoured where there is one.
+    Behind a guard each row has a ``weight``: entries and clicks are then estimates of what all rows would have given.
+    Distinct counterparts are counted among the kept rows, so they can only be too few.
     """
     weight = F.col("weight") if "weight" in clicks.columns else F.lit(1.0)
     is_click = (F.col("eventType") == "click").cast("int")
@@ -52,8 +55,8 @@ def count_patterns(clicks: DataFrame, *, window: str = WINDOW, watermark: str = 
         .select("timestamp", is_click.alias("is_click"), weight.alias("weight"), F.inline(entries))
         .groupBy(F.window("timestamp", window), "pattern", "key")
         .agg(
-            F.sum("weight").alias("entries"),
-            F.sum(F.col("weight") * F.col("is_click")).alias("clicks"),
+            *pf.count(name="entries"),
+            *pf.sum("is_click", name="clicks"),
             F.approx_count_distinct("other").alias("others"),
         )
     )

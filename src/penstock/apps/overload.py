@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.apps.click_fraud import count_patterns, suspects
+from penstock.apps.fraud_truth import summarise_fraud
 from penstock.apps.measure import batch_records, measure
 from penstock.model.profile import LoadProfile
+from penstock.model.rows import ClicksContent
 from penstock.spark.attach import attach
 from penstock.spark.load_rows import LoadTruth
 from penstock.store import MemoryStore
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from penstock.apps.fraud_truth import FraudSummary
     from penstock.apps.measure import Measured
     from penstock.model import Goal
     from penstock.spark.attach import Penstock
@@ -30,6 +33,14 @@ _CAPACITY_BACKLOG_ROWS = 500_000_000
 _CAPACITY_SETTINGS = {"admission.first_batch_rows": 50_000, "admission.growth_factor": 16}
 _SETTLED_BATCHES = 4
 _TICK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class OverloadRun:
+    """What a run achieved, and what it said of the fraudsters."""
+
+    measured: Measured
+    fraud: FraudSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +104,23 @@ def run_overload(
     seed: int,
     seconds: float,
     watch: Callable[[Tick], None],
-) -> Measured:
-    """Run the pipeline for so many seconds under a load, governed where there is a Penstock, and measure it."""
+) -> OverloadRun:
+    """Run the pipeline for so many seconds under a load, guarded and governed where there is a Penstock."""
     epoch_s = time.time()
     truth = LoadTruth(profile, round(epoch_s * 1000))
     rows = clicks(spark, profile, seed=seed, epoch_s=epoch_s)
-    writer = _writer(rows, name)
-    query = _start(writer if pen is None else pen.govern(writer, goal), name)
+    query = _start(_writer(rows, name) if pen is None else pen.govern(_writer(pen.guard(rows), name), goal), name)
     while (elapsed_s := time.time() - epoch_s) < seconds:
         time.sleep(min(_TICK_S, seconds - elapsed_s))
         watch(_tick(name, query, elapsed_s, seconds, truth))
-    batches = [batch for batch in batch_records(query) if batch.finished_s <= epoch_s + seconds]
     query.stop()
+    # A batch that finished while the query was being stopped is in the results, but not in time.
+    batches = batch_records(query)
     assert goal.latency_s is not None
-    return measure(name, batches, truth, goal_s=goal.latency_s, began_s=epoch_s, ended_s=epoch_s + seconds)
+    measured = measure(name, batches, truth, goal_s=goal.latency_s, began_s=epoch_s, ended_s=epoch_s + seconds)
+    end_offset = max((batch.end_offset for batch in batches), default=0)
+    fraud = summarise_fraud(spark, name, ClicksContent(seed=seed), truth, end_offset=end_offset)
+    return OverloadRun(measured, fraud)
 
 
 def _writer(rows: DataFrame, name: str) -> DataStreamWriter:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from penstock.apps.fraud_truth import FraudCount
     from penstock.apps.measure import Measured
 
 _COLOURS = ("#b4432f", "#1f6f8b", "#4c8c4a", "#8a6d3b", "#6b4c9a")
@@ -28,7 +29,7 @@ figure { margin: 1.5rem 0 } figcaption { color: #555 } svg { max-width: 100%; he
 
 def write_report(
     path: Path, *, title: str, introduction: str, rows: Sequence[tuple[str, Sequence[str]]], runs: Sequence[Measured],
-    notes: Sequence[str] = (),
+    counts: Sequence[FraudCount] = (), notes: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Write the report; ``rows`` are the figures, each with one text for every run."""
     heads = "".join(f"<th>{html.escape(run.name)}</th>" for run in runs)
@@ -37,7 +38,7 @@ def write_report(
         for label, texts in rows
     )
     charts = "".join(
-        f"<figure>{svg}<figcaption>{html.escape(text)}</figcaption></figure>" for svg, text in _charts(runs)
+        f"<figure>{svg}<figcaption>{html.escape(text)}</figcaption></figure>" for svg, text in _charts(runs, counts)
     )
     remarks = "".join(f"<p class=note>{html.escape(note)}</p>" for note in notes)
     document = (
@@ -49,9 +50,9 @@ def write_report(
     path.write_text(document, encoding="utf-8")
 
 
-def _charts(runs: Sequence[Measured]) -> list[tuple[str, str]]:
+def _charts(runs: Sequence[Measured], counts: Sequence[FraudCount]) -> list[tuple[str, str]]:
     goal_s = runs[0].goal_s
-    return [
+    charts = [
         (
             _chart(runs, "event latency, s", _draw_latency, line=("goal", goal_s)),
             "Age of rows when their results came out: median and oldest of each batch.",
@@ -66,6 +67,28 @@ def _charts(runs: Sequence[Measured]) -> list[tuple[str, str]]:
             "Rows offered (dotted) and rows read; the gap between them is the lag.",
         ),
     ]
+    if counts:
+        text = (
+            "Records of each fraudster and window in the governed run: estimate with its 95 % interval, and the truth."
+        )
+        charts.insert(1, (_count_chart(counts), text))
+    return charts
+
+
+def _count_chart(counts: Sequence[FraudCount]) -> str:
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    places = range(len(counts))
+    errors = [[count.estimate - count.low for count in counts], [count.high - count.estimate for count in counts]]
+    estimates = [count.estimate for count in counts]
+    axes.errorbar(places, estimates, yerr=errors, fmt="o", ms=4, capsize=3, color=_COLOURS[1], label="estimate, 95 %")
+    axes.plot(places, [count.true for count in counts], "x", ms=7, color=_COLOURS[0], label="truth")
+    axes.set_xlabel("fraudster and window")
+    axes.set_ylabel("records")
+    axes.grid(alpha=0.25)
+    axes.legend(loc="best", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    return _svg(figure)
 
 
 def _chart(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli import bench, demo, doctor, explain, log, settings, version
+from penstock.cli import bench, demo, doctor, experiment, explain, log, settings, version
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ app.callback(help=_help_of(penstock))(penstock)
 for _name, _command in _COMMANDS.items():
     app.command(_name, help=_help_of(_command))(_command)
 app.add_typer(bench.app, name="bench")
+app.add_typer(experiment.app, name="experiment")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -27,6 +27,9 @@ def command(
     ] = 45.0,
     load: Annotated[float, typer.Option(min=0.1, max=20, help="Load in multiples of the measured capacity.")] = 3.0,
     goal: Annotated[str, typer.Option(help="Latency goal of the governed run.")] = "5 seconds",
+    minimum_accuracy: Annotated[
+        float, typer.Option(min=0.001, max=1, help="Smallest share of rows that the governed run must keep.")
+    ] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the click records.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Directory for report and log; a new one in artifacts/.")] = None,
     as_json: AsJson = False,
@@ -39,10 +42,10 @@ def command(
       penstock demo
       penstock demo --seconds 90 --load 2 --goal "3 seconds"
     """
-    from penstock.apps.demo import LAG_NOTE, figures, introduction, run_demo  # noqa: PLC0415 - imports Spark
+    from penstock.apps.demo import figures, introduction, notes, run_demo  # noqa: PLC0415 - imports Spark
     from penstock.model import Goal  # noqa: PLC0415 - a bad goal must fail before Spark starts, a good one costs little
 
-    wanted = Goal(latency=goal)
+    wanted = Goal(latency=goal, minimum_accuracy=minimum_accuracy)
     place = out or Path("artifacts") / time.strftime("demo-%Y%m%d-%H%M%S")
     with _Progress(quiet=as_json) as progress:
         result = run_demo(seconds=seconds, load=load, goal=wanted, seed=seed, out=place, watch=progress.show)
@@ -54,15 +57,25 @@ def command(
                 "goal_s": wanted.latency_s,
                 "report": str(result.report),
                 "store": str(result.store),
-                "rows": [run.row() for run in result.runs],
+                "is_within_goal": result.is_within_goal,
+                "rows": [
+                    {
+                        **run.measured.row(),
+                        "fraudsters_found": run.fraud.found,
+                        "fraud_records_true": run.fraud.true,
+                        "fraud_records_reported": round(run.fraud.estimate, 1),
+                        "intervals": len(run.fraud.counts),
+                        "intervals_covered_fraction": run.fraud.covered_share,
+                    }
+                    for run in result.runs
+                ],
             }
         )
         return
     typer.echo(introduction(result) + "\n")
-    print_table(
-        ["", *(_TITLES[run.name] for run in result.runs)], [[label, *texts] for label, texts in figures(result.runs)]
-    )
-    typer.echo(f"\n{LAG_NOTE}")
+    heads = ["", *(_TITLES[run.measured.name] for run in result.runs)]
+    print_table(heads, [[label, *texts] for label, texts in figures(result)])
+    typer.echo("\n" + "\n".join(notes(result)))
     typer.echo(f"\nreport: {result.report.resolve()}")
     typer.echo(f"log:    penstock log --store {result.store}")
 

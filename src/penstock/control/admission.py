@@ -32,6 +32,7 @@ _BATCHES_TO_IGNORED = 3
 _IGNORED_RATIO = 1.5
 _LEAST_FLOW_SHARE = 0.5
 _CERTAIN_WITHIN = 0.15
+_OVERHEAD_SHARE = 0.5
 _BATCHES_TO_SHED = 4
 _PROVEN_SHARE = 0.75
 _WARM_UP_BATCHES = 8
@@ -246,7 +247,7 @@ class AdmissionController:
         work_s = self._target_s - self._batch_time.overhead_s
         smallest_s = _SMALLEST_WORK_SHARE * self._target_s
         fits_rows = max(1.0, max(work_s, smallest_s) / self._batch_time.cost_per_row_s)
-        hopeless = work_s < smallest_s and self._is_certain(fits_rows)
+        hopeless = work_s < smallest_s and self._is_known(fits_rows)
         actions = []
         if hopeless and not self._state.overhead_reported:
             reason = wording.overhead_too_large(self._batch_time.overhead_s, self._target_s, fits_rows)
@@ -261,11 +262,14 @@ class AdmissionController:
         trusted = self._settings.growth_factor * self._state.largest_batch_rows
         # A batch far below what fits is little but overhead: the law may shorten the next one, not starve it.
         budget = max(1.0, min(max(allowed, _LEAST_FLOW_SHARE * fits_rows), fits_rows, trusted))
-        if not self._is_certain(fits_rows) and signal.work_rows > 0:
+        goal_s = self._goal.latency_s
+        assert goal_s is not None
+        if not self._is_known(fits_rows) and signal.work_rows > 0:
             explored = explored_rows(
                 rows=signal.work_rows,
                 duration_s=signal.duration_s,
                 target_s=self._target_s,
+                goal_s=goal_s,
                 overhead_s=self._batch_time.overhead_s,
                 wanted_rows=budget,
                 warming_up=self._is_warming_up(signal),
@@ -274,8 +278,16 @@ class AdmissionController:
         self._flow.granted(budget)
         return budget
 
-    def _is_certain(self, fits_rows: float) -> bool:
-        return self._batch_time.is_certain(fits_rows, within=_CERTAIN_WITHIN)
+    def _is_known(self, fits_rows: float) -> bool:
+        """Whether what fits is known well enough to go by it.
+
+        Its duration must be sure. And where most of it would be overhead, so must the cost: with a cost that is nothing
+        but noise the batches would stay small for ever.
+        """
+        assert self._target_s is not None
+        is_sure = self._batch_time.is_certain(fits_rows, within=_CERTAIN_WITHIN)
+        mostly_rows = self._batch_time.overhead_s < _OVERHEAD_SHARE * self._target_s
+        return is_sure and (mostly_rows or self._batch_time.is_cost_significant)
 
     def _is_warming_up(self, signal: BatchSignal) -> bool:
         """Whether a long batch is likely the engine's own: its code is still being compiled, and the rows are few."""
@@ -298,7 +310,7 @@ class AdmissionController:
     def _shed(self, signal: BatchSignal, fits_rows: float) -> list[Action]:
         assert self._target_s is not None
         arrivals = self.arrival_rows_per_s
-        if signal.lag_rows is None or arrivals is None or not self._is_certain(fits_rows):
+        if signal.lag_rows is None or arrivals is None or not self._is_known(fits_rows):
             return []
         if self._batch_time.batches < _BATCHES_TO_SHED:
             return []  # the first batches run on cold code: what they say of the capacity would drop rows for nothing

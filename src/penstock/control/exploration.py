@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
-_EXPLORE_BELOW = 0.8
-_EXPLORE_UP_TO = 1.5
-_OVERHEAD_BOUND = 0.75
-_TELLING_PACE = 0.85
+_SAFE_SHARE_OF_GOAL = 0.9
+_SHORT = 0.8
+_OVERHEAD_SUSPECT = 0.5
+_OVERHEAD_SURE = 0.75
+_WORTH_GROWING = 1.2
+_GROW_ANYWAY = 1.5
 
 
 def explored_rows(
-    *, rows: int, duration_s: float, target_s: float, overhead_s: float, wanted_rows: float, warming_up: bool
+    *,
+    rows: int,
+    duration_s: float,
+    target_s: float,
+    goal_s: float,
+    overhead_s: float,
+    wanted_rows: float,
+    warming_up: bool,
 ) -> float:
-    r"""Keep the next batch near the last one, and make it tell overhead from cost.
+    r"""Make the next batch tell overhead from cost, without risking the goal.
 
-    A batch of :math:`n` rows took :math:`d` where :math:`T` is allowed.
+    A batch of :math:`n` rows took :math:`d`, where the target is :math:`T` and the latency goal :math:`L`. Even if all
+    of :math:`d` was cost, a batch of :math:`0.9\,n\,L/d` rows takes no longer than the goal. That many are read
 
-    - Well below :math:`T`: up to :math:`1.5\,n\,T/d` rows, which stays within the latency goal of about :math:`2T` even
-      if all of :math:`d` was cost.
-    - Too long although nearly all of it is overhead, as far as known: more rows, since fewer would not be shorter.
-    - Too long while the engine is warming up: the same again. To shrink at once would take the falling overhead for the
-      effect of fewer rows, and learn a cost far too high.
-    - Too long otherwise: half of :math:`n\,T/d`. If the next batch takes as long, it was the overhead and not the rows.
-    - Else what is wanted, between :math:`n` and the first bound.
+    - when :math:`d` is well below :math:`T`, or
+    - when the engine is warming up or half of :math:`d` is overhead as far as known: fewer rows would hardly be faster,
+      and only more of them can show what a row costs.
+
+    A batch that takes too long although nearly all of it is overhead is followed by a larger one even beyond that
+    bound, because otherwise no work would be done at all. In all other cases it is what is wanted, but no more than the
+    bound, and no more than :math:`n\,T/d` after a batch that took too long.
 
     Examples
     --------
-    >>> explored_rows(
-    ...     rows=1_000, duration_s=0.5, target_s=2.0, overhead_s=0.1, wanted_rows=9e9, warming_up=False
-    ... )
-    6000.0
-    >>> explored_rows(
-    ...     rows=1_000, duration_s=4.0, target_s=2.0, overhead_s=0.1, wanted_rows=9e9, warming_up=False
-    ... )
-    250.0
+    >>> last = {"rows": 1_000, "target_s": 2.0, "goal_s": 4.5, "warming_up": False}
+    >>> explored_rows(duration_s=0.5, overhead_s=0.0, wanted_rows=9e9, **last)
+    8100.0
+    >>> round(explored_rows(duration_s=3.0, overhead_s=1.8, wanted_rows=500.0, **last))
+    1350
+    >>> explored_rows(duration_s=4.0, overhead_s=0.1, wanted_rows=9e9, **last)
+    500.0
     """
+    growth = _SAFE_SHARE_OF_GOAL * goal_s / duration_s
+    is_overhead = warming_up or overhead_s > _OVERHEAD_SUSPECT * duration_s
+    if duration_s < _SHORT * target_s or (is_overhead and growth >= _WORTH_GROWING):
+        return rows * growth
+    if overhead_s > _OVERHEAD_SURE * duration_s:
+        return rows * _GROW_ANYWAY
+    if is_overhead:
+        return float(rows)
     pace = target_s / duration_s
-    highest = max(1.0, rows * pace * _EXPLORE_UP_TO)
-    if duration_s < _EXPLORE_BELOW * target_s:
-        return highest
-    if overhead_s > _OVERHEAD_BOUND * duration_s:
-        return rows * _EXPLORE_UP_TO
-    if warming_up:
-        return max(min(wanted_rows, highest), float(rows))
-    if pace < _TELLING_PACE:
-        return max(1.0, 0.5 * rows * pace)
-    return min(max(wanted_rows, rows * min(1.0, pace), 1.0), highest)
+    return max(1.0, min(max(wanted_rows, rows * min(1.0, pace)), rows * max(pace, growth if pace > 1.0 else pace)))

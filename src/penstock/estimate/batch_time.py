@@ -15,6 +15,7 @@ _ABSOLUTE_NOISE_S = 0.02
 _SURPRISE_RATIO = 0.30
 _SURPRISE_DEVIATIONS = 2.5
 _SURPRISES_TO_RELEARN = 2
+_SIGNIFICANT = 4.0
 _EARLY_FORGETTING = 0.85
 _EARLY_BATCHES = 15
 
@@ -49,9 +50,9 @@ class BatchTimeModel:
     >>> for rows in (1_000, 4_000, 16_000, 64_000):
     ...     model.update(rows, 0.2 + rows * 20e-6)
     >>> round(model.overhead_s, 2), round(model.cost_per_row_s * 1e6, 1)
-    (0.19, 20.2)
+    (0.2, 20.0)
     >>> round(model.rows_within(2.5))
-    114277
+    114992
     """
 
     def __init__(self, forgetting: float, state: BatchTimeState | None = None) -> None:
@@ -90,6 +91,16 @@ class BatchTimeModel:
     def is_certain(self, rows: float, *, within: float) -> bool:
         """Whether the duration of a batch of so many rows is known to within that share of it."""
         return self._rls.prediction_std((1.0, rows)) <= within * self.predict_s(rows)
+
+    @property
+    def is_cost_significant(self) -> bool:
+        """Whether the cost of a row stands out from the noise.
+
+        Small batches are little but overhead. Among them a slow moment looks like a dear row, and a model that
+        believes it would keep batches small and never find out.
+        """
+        error_s = self._rls.standard_errors()[1]
+        return self._rls.theta[1] >= _SIGNIFICANT * error_s
 
     def rows_within(self, duration_s: float) -> float:
         """Rows of a batch that takes so long; 0 where the overhead alone takes longer."""

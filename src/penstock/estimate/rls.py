@@ -20,20 +20,20 @@ class RlsState:
 
 
 class RecursiveLeastSquares:
-    r"""Linear regression that learns from one observation at a time and forgets old ones.
+    r"""Linear regression that learns from one observation at a time and forgets what it replaces.
 
     For a regressor :math:`x`, an observation :math:`y` with noise variance :math:`r` and forgetting :math:`\phi`:
 
     .. math::
 
-        P \leftarrow P / \phi, \qquad
+        P \leftarrow P + \frac{1 - \phi}{\phi} \, \frac{x x^T}{x^T P^{-1} x}, \qquad
         k = \frac{P x}{r + x^T P x}, \qquad
         \theta \leftarrow \theta + k (y - x^T \theta), \qquad
         P \leftarrow P - k x^T P
 
-    The variances never grow beyond those of the prior. Without that bound, a long stretch of equal observations divides
-    :math:`P` by :math:`\phi` again and again in the directions that nothing is learned of, until a single odd
-    observation throws the estimate far away.
+    The first step forgets in the direction of the observation only. To divide all of :math:`P` by :math:`\phi`, as is
+    common, would forget in a long stretch of equal observations what they say nothing of, until a single odd one
+    throws the estimate far away. The variances never grow beyond those of the prior.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ class RecursiveLeastSquares:
 
     References
     ----------
-    Åström and Wittenmark, *Adaptive Control*, 2nd edition, chapter 2.
+    Åström and Wittenmark, *Adaptive Control*, 2nd edition, chapter 2. Cao and Schwartz, "A directional forgetting
+    algorithm based on the decomposition of the information matrix", 2000.
 
     Examples
     --------
@@ -73,7 +74,7 @@ class RecursiveLeastSquares:
     ) -> None:
         """Learn from one observation; all before it keep ``forgetting`` of their weight, 1 forgets nothing."""
         x: Vector = np.array(regressor, dtype=np.float64)
-        covariance = self._bounded(self._covariance / forgetting)
+        covariance = self._bounded(self._forgotten(x, forgetting))
         direction = covariance @ x
         gain = direction / (noise_variance + float(x @ direction))
         self._theta = self._theta + gain * (observation - float(x @ self._theta))
@@ -85,6 +86,10 @@ class RecursiveLeastSquares:
         x: Vector = np.array(regressor, dtype=np.float64)
         return float(np.sqrt(max(0.0, float(x @ self._covariance @ x))))
 
+    def standard_errors(self) -> tuple[float, ...]:
+        """How far off each part of the estimate may be."""
+        return tuple(float(value) for value in np.sqrt(np.maximum(np.diag(self._covariance), 0.0)))
+
     def forget_all(self) -> None:
         """Keep the estimate but trust it no more than the prior: what is learned next replaces it."""
         self._covariance = self._prior_covariance()
@@ -93,6 +98,11 @@ class RecursiveLeastSquares:
         """The whole state, to build an equal estimator from."""
         rows = tuple(tuple(float(cell) for cell in row) for row in self._covariance)
         return RlsState(theta=self.theta, covariance=rows)
+
+    def _forgotten(self, x: Vector, forgetting: float) -> Matrix:
+        known = float(x @ np.linalg.solve(self._covariance, x))
+        forgotten: Matrix = self._covariance + (1.0 - forgetting) / forgetting * np.outer(x, x) / known
+        return forgotten
 
     def _prior_covariance(self) -> Matrix:
         return np.diag(self._prior_variance).astype(np.float64)

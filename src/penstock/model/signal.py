@@ -28,6 +28,7 @@ class GuardSignal:
     """What the guards of a query let through in a batch.
 
     ``keep_fraction`` is the fraction the batch was told to keep; ``kept_rows`` over ``offered_rows`` what it kept.
+    ``work_fraction`` is the share of the work that was kept, where rows are known to differ in cost.
     """
 
     offered_rows: int
@@ -35,11 +36,17 @@ class GuardSignal:
     keep_fraction: float
     oldest_arrival_s: float | None = None
     mean_arrival_s: float | None = None
+    work_fraction: float | None = None
 
     @property
     def measured_fraction(self) -> float:
         """Accuracy as it was: kept rows over offered rows."""
         return self.kept_rows / self.offered_rows if self.offered_rows else 1.0
+
+    @property
+    def processed_fraction(self) -> float:
+        """Share of the full work that was done: by learned costs where there are any, else by rows."""
+        return self.measured_fraction if self.work_fraction is None else self.work_fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,8 @@ class BatchSignal:
 
     @property
     def work_rows(self) -> int:
-        """Rows that were processed in full: those that the guards kept, or all."""
-        return self.rows if self.guard is None else round(self.rows * self.guard.measured_fraction)
+        """Rows that were processed in full: those that the guards kept, or all; of mean cost where costs are known."""
+        return self.rows if self.guard is None else round(self.rows * self.guard.processed_fraction)
 
     @property
     def finished_s(self) -> float:

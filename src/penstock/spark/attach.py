@@ -20,19 +20,22 @@ from penstock.spark.executors import ExecutorCollector
 from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
 from penstock.spark.internals import Ability
+from penstock.spark.operator import Operator, run_operator
 from penstock.spark.watch import WatchedQuery
 from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import StructType
 
     from penstock.model import BatchSignal, RecordedAction
+    from penstock.spark.operator_worker import Row
     from penstock.store import Store
 
 logger = logging.getLogger("penstock")
@@ -40,6 +43,7 @@ logger = logging.getLogger("penstock")
 _ENGINE = QueryName("engine")
 _DELETE_EVERY_S = 3600.0
 _SAME_SHARE = 1e-9
+_COSTS_HOLD_AFTER_BATCHES = 2
 _SHARE_KINDS = (ActionKind.GOVERN, ActionKind.KEEP_FRACTION)
 
 
@@ -89,6 +93,7 @@ class Penstock:
         self.missing = internals.probe(spark)
         self._spark = spark
         self._goals = {QueryName(name): goal for name, goal in goals.items()}
+        self.operators: list[Operator] = []
         self._watched: dict[str, WatchedQuery] = {}
         self._late_goals: dict[str, Goal] = {}
         self._executors = ExecutorCollector(spark, settings.observe.executors_every_s)
@@ -124,6 +129,28 @@ class Penstock:
         See :func:`penstock.spark.guard.guard_rows`.
         """
         return guard_rows(rows, key=key, arrival=arrival, utility=utility)
+
+    def operator(
+        self,
+        rows: DataFrame,
+        function: Callable[[Row], Row | None],
+        schema: StructType | str,
+        key: str,
+        *,
+        strategy: str = "economic",
+        utility: str | Column | None = None,
+        arrival: str | None = "timestamp",
+    ) -> DataFrame:
+        """Run a Python row function whose cost by key is learned, and shed in front of it when not all rows fit.
+
+        The learned costs are in the last entry of :attr:`operators`. See
+        :func:`penstock.spark.operator.run_operator`.
+        """
+        result, operator = run_operator(
+            rows, function, schema, key, strategy=strategy, utility=utility, arrival=arrival
+        )
+        self.operators.append(operator)
+        return result
 
     def adopt(self, query: str | StreamingQuery, goal: Goal) -> None:
         """Govern a query that is already running, by its name, its id, or itself.
@@ -229,7 +256,17 @@ class Penstock:
         for action in actions:
             self._record(action)
             self._actuate(watched, action)
+        self._pass_costs_on(watched, progress, signal.batch_id)
         self.store.append_points([*watched.series(signal), *self._executor_points()])
+
+    def _pass_costs_on(self, watched: WatchedQuery, progress: Mapping[str, Any], batch_id: int) -> None:
+        """Merge what the operators of a query have learned, and give it to the batches after the next."""
+        observed = progress.get("observedMetrics") or {}
+        for operator in self.operators:
+            if operator.observation in observed:
+                operator.absorb()
+                if self.mode is Mode.ACT and watched.is_governed and Ability.CHANNEL not in self.missing:
+                    watched.send_costs(operator, batch_id + _COSTS_HOLD_AFTER_BATCHES)
 
     def _begin_start(self, watched: WatchedQuery, goal: Goal) -> None:
         if Ability.FIRST_BATCH in self.missing:

@@ -90,6 +90,9 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
     --------
     >>> guard_signal({"penstock.guard.1": {"offered_rows": 10, "kept_rows": 4, "told": 0.5}}).measured_fraction
     0.4
+    >>> operator = {"offered_rows": 10, "kept_rows": 8, "told": 0.5, "offered_work": 30.0, "kept_work": 15.0}
+    >>> guard_signal({"penstock.guard.operator.1": operator}).processed_fraction
+    0.5
     """
     guards = [values for name, values in observed.items() if name.startswith(GUARD_PREFIX) and values["offered_rows"]]
     if not guards:
@@ -105,7 +108,23 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
         keep_fraction=max(float(values["told"]) for values in guards),
         oldest_arrival_s=min(oldest, default=None),
         mean_arrival_s=sum(mean * rows for mean, rows in means) / sum(rows for _, rows in means) if means else None,
+        work_fraction=_work_fraction(guards),
     )
+
+
+def _work_fraction(guards: list[Mapping[str, Any]]) -> float | None:
+    """Share of the work that was kept, mean over all guards by their rows; None where no operator reports any."""
+    if not any(values.get("offered_work") for values in guards):
+        return None
+    shares = [
+        (
+            values["kept_work"] / values["offered_work"] if values.get("offered_work") else values["kept_rows"] / rows,
+            rows,
+        )
+        for values in guards
+        for rows in [int(values["offered_rows"])]
+    ]
+    return float(sum(share * rows for share, rows in shares) / sum(rows for _, rows in shares))
 
 
 def parse_progress(text: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 KEEP_PROPERTY = "spark.penstock.keep"
 FLOOR_PROPERTY = "spark.penstock.floor"
 WEIGHT = "weight"
-_BATCH_ID_PROPERTY = "streaming.sql.batchId"
+BATCH_ID_PROPERTY = "streaming.sql.batchId"
 _DRAW_SEED = 20_077
 _TOLD, _SHARE, _KEPT = "__penstock_told", "__penstock_share", "__penstock_kept"
 _KAFKA_IDENTITY = ("topic", "partition", "offset")
@@ -65,18 +65,20 @@ def guard_rows(
     InvalidGuardError
         A column that is not there, or not of a kind that serves.
     """
-    _check(rows, key, arrival)
+    check_columns(rows, key, arrival)
     if not rows.isStreaming:
         return rows.withColumn(WEIGHT, F.lit(1.0))
     told = control_value(rows.sparkSession, KEEP_PROPERTY)
     share = F.least(F.lit(1.0), F.col(_TOLD))
     if utility is not None:
         floor = control_value(rows.sparkSession, FLOOR_PROPERTY)
-        worth = F.col(utility) if isinstance(utility, str) and utility in rows.columns else _expression(utility)
+        worth = utility_of(rows, utility)
         # Told one or more, everything is kept; otherwise by utility, but no row below the minimum accuracy.
         by_utility = F.least(F.lit(1.0), F.greatest(floor, F.lit(1e-6), F.col(_TOLD) * worth.cast("double")))
         share = F.when(F.col(_TOLD) >= 1.0, F.lit(1.0)).otherwise(by_utility)
-    marked = rows.withColumn(_TOLD, told).withColumn(_SHARE, share).withColumn(_KEPT, _draw(rows, key) < F.col(_SHARE))
+    marked = (
+        rows.withColumn(_TOLD, told).withColumn(_SHARE, share).withColumn(_KEPT, draw_of_row(rows, key) < F.col(_SHARE))
+    )
     observed = marked.observe(f"{GUARD_PREFIX}.{next(_numbers)}", *_observations(arrival))
     return observed.where(F.col(_KEPT)).withColumn(WEIGHT, 1.0 / F.col(_SHARE)).drop(_TOLD, _SHARE, _KEPT)
 
@@ -92,14 +94,14 @@ def control_value(spark: SparkSession, name: str) -> Column:
             return 1.0
         if name == FLOOR_PROPERTY:
             return float(text)
-        batch_id = context.getLocalProperty(_BATCH_ID_PROPERTY) if context is not None else None
+        batch_id = context.getLocalProperty(BATCH_ID_PROPERTY) if context is not None else None
         return KeepSchedule.from_text(text).fraction_at(int(batch_id or 0))
 
     # Without this Spark would run it once, when the query is optimised, and never again.
     return spark.range(0, 1, 1, 1).select(read.asNondeterministic()("id")).scalar()
 
 
-def _draw(rows: DataFrame, key: str | None) -> Column:
+def draw_of_row(rows: DataFrame, key: str | None = None) -> Column:
     """A number from 0 to 1 for each row, always the same for the same row or key."""
     if key is not None:
         remedy = f"guard key {key!r} is null: fill it (coalesce) or filter those rows before the guard"
@@ -127,11 +129,15 @@ def _observations(arrival: str | None) -> list[Column]:
     return observations
 
 
-def _expression(utility: str | Column) -> Column:
-    return F.expr(utility) if isinstance(utility, str) else utility
+def utility_of(rows: DataFrame, utility: str | Column) -> Column:
+    """A utility as a column: the name of one, an expression in SQL, or a column already."""
+    if not isinstance(utility, str):
+        return utility
+    return F.col(utility) if utility in rows.columns else F.expr(utility)
 
 
-def _check(rows: DataFrame, key: str | None, arrival: str | None) -> None:
+def check_columns(rows: DataFrame, key: str | None, arrival: str | None, *, place: str = "guard") -> None:
+    """Refuse columns that are not there, or not of a kind that serves a guard or an operator."""
     columns = ", ".join(rows.columns)
     if arrival is not None:
         if arrival not in rows.columns:
@@ -143,9 +149,11 @@ def _check(rows: DataFrame, key: str | None, arrival: str | None) -> None:
             raise InvalidGuardError(f"arrival column {arrival!r} is of type {kind}: cast it to timestamp")
     if key is not None:
         if key not in rows.columns:
-            raise InvalidGuardError(f"guard key {key!r} is not there; name one of: {columns}")
+            raise InvalidGuardError(f"{place} key {key!r} is not there; name one of: {columns}")
         if isinstance(rows.schema[key].dataType, _UNHASHABLE):
             kind = rows.schema[key].dataType.simpleString()
-            raise InvalidGuardError(f"guard key {key!r} is of type {kind}, which cannot be hashed: use a simple column")
+            raise InvalidGuardError(
+                f"{place} key {key!r} is of type {kind}, which cannot be hashed: use a simple column"
+            )
     if WEIGHT in rows.columns:
         raise InvalidGuardError(f"the column {WEIGHT!r} is there already: rename it, or use one guard only")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.model import Action, BatchSignal, Goal, QueryName
     from penstock.settings import Settings
     from penstock.spark.internals import JavaObject
+    from penstock.spark.operator import Operator
     from penstock.spark.sources import LiveSource
 
 
@@ -46,6 +47,7 @@ class WatchedQuery:
         self._spark = spark
         self._missing = missing
         self._collector = ProgressCollector(spark, name)
+        self._costs: dict[str, tuple[tuple[int, str], ...]] = {}
         self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
 
     @property
@@ -110,6 +112,17 @@ class WatchedQuery:
             internals.set_read_limit(internals.execution_of(self.query), source.java_source, limit)
         elif action.kind is ActionKind.KEEP_FRACTION:
             self._send_shares()
+
+    def send_costs(self, operator: Operator, from_batch: int) -> None:
+        """Give an operator's tasks newer costs from a batch on; the batches before it keep those that they have."""
+        text = operator.to_text()
+        if not text:
+            return
+        older = [entry for entry in self._costs.get(operator.costs_property, ()) if entry[0] < from_batch]
+        # Two are enough: the batch that may run now, and those to come.
+        self._costs[operator.costs_property] = (*older[-1:], (from_batch, text))
+        entries = ";".join(f"{batch}:{cells}" for batch, cells in self._costs[operator.costs_property])
+        internals.send_to_tasks(internals.execution_of(self.query), operator.costs_property, entries)
 
     def put_back(self) -> None:
         """Give every source the limit that it came with, and stop deciding."""

@@ -1,0 +1,224 @@
+"""The operator: a user's row function whose cost per key Penstock learns, with the guard in the same Python stage.
+
+A guard in front of a Python function would be told how many rows to keep, and drop dear and cheap ones alike. The
+operator knows what each row costs: every execution is timed, and counted by key in a count-min sketch (load-aware
+shedding, section III). Tasks send their sketches back in an accumulator; the driver merges them after each batch and
+sends the result out again, bound to the batches it is for, as the shares are
+(:class:`~penstock.control.schedule.KeepSchedule`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.errors import InvalidGuardError
+from penstock.spark.collector import GUARD_PREFIX
+from penstock.spark.guard import (
+    BATCH_ID_PROPERTY,
+    FLOOR_PROPERTY,
+    KEEP_PROPERTY,
+    WEIGHT,
+    check_columns,
+    draw_of_row,
+    utility_of,
+)
+from penstock.spark.operator_shares import STRATEGIES, empty_sketch
+from penstock.spark.operator_worker import (
+    ARRIVAL,
+    DRAW,
+    HIDDEN,
+    KEY,
+    REPORT,
+    REPORT_FIELDS,
+    UTILITY,
+    OperatorTask,
+    SketchSum,
+    costs_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.spark.operator_worker import Row
+
+_KEY_SEED = 60_317
+_MEMORY_ROWS = 1_000_000.0
+_KEY_TYPES = (T.IntegralType, T.StringType, T.BinaryType, T.BooleanType, T.DateType)
+_numbers = itertools.count(1)
+
+
+class Operator:
+    """A row function in a query's plan, and what its rows were found to cost.
+
+    Made by :meth:`penstock.spark.attach.Penstock.operator`.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, key_type: T.DataType) -> None:
+        number = next(_numbers)
+        self.name = name
+        self.observation = f"{GUARD_PREFIX}.operator.{number}"
+        self.costs_property = f"spark.penstock.costs.{number}"
+        self.sums: Accumulator[NDArray[np.float64]] = spark.sparkContext.accumulator(empty_sketch().cells, SketchSum())
+        self._spark = spark
+        self._key_type = key_type
+        self._taken = empty_sketch().cells
+        self._sketch = empty_sketch()
+
+    @property
+    def rows_learned(self) -> float:
+        """Rows that the present costs rest on; older ones have faded."""
+        return float(self._sketch.cells[0, :, 0].sum())
+
+    @property
+    def mean_cost_s(self) -> float:
+        """Mean seconds that a row takes in the function; not a number before the first."""
+        return self._sketch.mean_cost_s
+
+    def costs_s(self, values: Sequence[Any]) -> list[float]:
+        """Learned seconds per row for values of the key."""
+        frame = self._spark.createDataFrame([(value,) for value in values], T.StructType().add("key", self._key_type))
+        hashes = np.array([row[0] for row in frame.select(key_hash("key")).collect()], np.int64)
+        return [float(cost) for cost in self._sketch.costs_s(hashes.view(np.uint64))]
+
+    def absorb(self) -> None:
+        """Take in what tasks have sent back since the last time; memory of older rows fades."""
+        sums = self.sums.value
+        fresh = sums - self._taken
+        self._taken = sums
+        self._sketch.cells *= min(1.0, _MEMORY_ROWS / max(1.0, self.rows_learned + float(fresh[0, :, 0].sum())))
+        self._sketch.merge(fresh)
+
+    def to_text(self) -> str:
+        """The costs as they go to the tasks; empty before anything is learned."""
+        return costs_text(self._sketch.cells) if self.rows_learned else ""
+
+
+def run_operator(
+    rows: DataFrame,
+    function: Callable[[Row], Row | None],
+    schema: T.StructType | str,
+    key: str,
+    *,
+    strategy: str = "economic",
+    utility: str | Column | None = None,
+    arrival: str | None = "timestamp",
+) -> tuple[DataFrame, Operator]:
+    """Run a row function that learns what its rows cost, and sheds in front of it.
+
+    Parameters
+    ----------
+    rows
+        A stream or a batch frame; nothing is dropped from the latter.
+    function
+        Gets each row as a dictionary; gives a dictionary with the columns of ``schema``, or None to leave the row out.
+    schema
+        Columns that the function gives, as a ``StructType`` or in DDL. ``weight`` is added after them.
+    key
+        Column whose values decide what a row costs: whole number, text, bytes, boolean or date, and never null.
+    strategy
+        Who goes when not all fit: ``uniform``, ``economic``, ``semantic`` or ``las``
+        (:mod:`penstock.spark.operator_shares`).
+    utility
+        Column or expression, zero or more: what a row is worth, for ``economic`` and ``semantic``.
+    arrival
+        Timestamp column that says when a row arrived, for its age; None where there is none.
+
+    Raises
+    ------
+    InvalidGuardError
+        A column that is not there or not of a kind that serves, or a strategy that is not known.
+    """
+    fields = _fields(schema)
+    _check(rows, fields, key, strategy, utility, arrival)
+    name = getattr(function, "__name__", type(function).__name__)
+    operator = Operator(rows.sparkSession, name, rows.schema[key].dataType)
+    task = OperatorTask(
+        function=function,
+        name=name,
+        key=key,
+        columns=tuple(rows.columns),
+        fields=to_arrow_schema(fields),
+        strategy=strategy,
+        keep_property=KEEP_PROPERTY,
+        floor_property=FLOOR_PROPERTY,
+        costs_property=operator.costs_property,
+        batch_property=BATCH_ID_PROPERTY,
+        learned=operator.sums,
+    )
+    hidden = {KEY: key_hash(key), DRAW: draw_of_row(rows)}
+    if arrival is not None:
+        hidden[ARRIVAL] = F.col(arrival).cast("timestamp").cast("double")
+    if utility is not None:
+        hidden[UTILITY] = utility_of(rows, utility).cast("double")
+    # The last row of each partition has nulls in every column, whatever the user's schema promises.
+    reported = T.StructType([T.StructField(entry.name, entry.dataType) for entry in fields])
+    reported = reported.add(WEIGHT, T.DoubleType()).add(REPORT, T.ArrayType(T.DoubleType()))
+    result = rows.withColumns(hidden).mapInArrow(task.run, reported)
+    if rows.isStreaming:
+        result = result.observe(operator.observation, *_observations())
+    return result.where(F.col(REPORT).isNull()).drop(REPORT), operator
+
+
+def key_hash(key: str) -> Column:
+    """A 64-bit hash of a key, the same in every process and after every restart."""
+    remedy = f"operator key {key!r} is null: fill it (coalesce) or filter those rows before the operator"
+    bits = F.xxhash64(F.lit(_KEY_SEED), F.col(key))
+    return F.when(F.col(key).isNull(), F.raise_error(F.lit(remedy)).cast("bigint")).otherwise(bits)
+
+
+def _fields(schema: T.StructType | str) -> T.StructType:
+    fields = T.StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    if not isinstance(fields, T.StructType) or not fields.names:
+        raise InvalidGuardError(f"operator schema {schema!r} names no columns: write it as 'name type, name type'")
+    return fields
+
+
+def _observations() -> list[Column]:
+    values = {name: F.col(REPORT)[place] for place, name in enumerate(REPORT_FIELDS)}
+    totals = ("offered_work", "kept_work", "function_s")
+    return [
+        F.coalesce(F.sum(values["offered_rows"]), F.lit(0.0)).cast("bigint").alias("offered_rows"),
+        F.coalesce(F.sum(values["kept_rows"]), F.lit(0.0)).cast("bigint").alias("kept_rows"),
+        F.max(values["told"]).alias("told"),
+        F.min(values["oldest_s"]).alias("oldest_s"),
+        F.try_divide(F.sum(values["arrival_sum_s"]), F.sum(values["arrival_rows"])).alias("mean_s"),
+        *(F.sum(values[name]).alias(name) for name in totals),
+    ]
+
+
+def _check(
+    rows: DataFrame,
+    fields: T.StructType,
+    key: str,
+    strategy: str,
+    utility: str | Column | None,
+    arrival: str | None,
+) -> None:
+    check_columns(rows, key, arrival, place="operator")
+    kind = rows.schema[key].dataType
+    if not isinstance(kind, _KEY_TYPES):
+        raise InvalidGuardError(
+            f"operator key {key!r} is of type {kind.simpleString()}: it must be a whole number, text, bytes, a boolean "
+            "or a date; derive such a column (cast, date_trunc, round) and use it as the key"
+        )
+    if strategy not in STRATEGIES:
+        raise InvalidGuardError(f"operator strategy {strategy!r} is not known: use one of {', '.join(STRATEGIES)}")
+    if strategy == "semantic" and utility is None:
+        raise InvalidGuardError("operator strategy 'semantic' needs utility=: a column or expression from zero up")
+    if utility is not None and strategy not in ("economic", "semantic"):
+        raise InvalidGuardError(
+            f"operator strategy {strategy!r} takes no utility: use 'semantic', or leave utility= out"
+        )
+    taken = {WEIGHT, REPORT, *HIDDEN} & set(fields.names)
+    if taken:
+        raise InvalidGuardError(f"operator schema has the column {min(taken)!r}, which Penstock adds itself: rename it")
