@@ -33,6 +33,8 @@ class MicroBatchPlant:
     arrival_rows_per_s: Callable[[float], float]
     overhead_s: float = 0.2
     cost_per_row_s: Callable[[float], float] = field(default=lambda _: 20e-6)
+    read_share: float = 0.0
+    """Part of a row's cost that is paid for reading it, kept or not."""
     backlog_rows: float = 0.0
     noise: float = 0.0
     seed: int = 1
@@ -57,7 +59,9 @@ class MicroBatchPlant:
         noise = float(np.exp(self.noise * self.rng.standard_normal())) if self.noise else 1.0
         share = self.keep.fraction_at(self.batch_id)
         kept = round(rows * share)
-        duration_s = (self.overhead_s + kept * self.cost_per_row_s(self.now_s)) * noise
+        cost_s = self.cost_per_row_s(self.now_s)
+        work_s = rows * self.read_share * cost_s + kept * (1 - self.read_share) * cost_s
+        duration_s = (self.overhead_s + work_s) * noise
         self._advance(duration_s)
         source = SourceSignal(0, rows, float(rows), lag_rows)
         guard = GuardSignal(rows, kept, share)

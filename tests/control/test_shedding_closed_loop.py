@@ -24,6 +24,18 @@ def test_three_times_the_capacity_is_shed_to_what_fits() -> None:
     assert max(signal.lag_rows or 0.0 for signal in tail) < 3 * CAPACITY_ROWS_PER_S * 2.5
 
 
+def test_a_dear_read_does_not_lead_into_a_spiral() -> None:
+    """Where a fifth of a row's cost is its reading, the share settles where reading and keeping together fit."""
+    plant = MicroBatchPlant(lambda _: 3 * CAPACITY_ROWS_PER_S, noise=0.05, read_share=0.2)
+    logic = controller(5.0, minimum_accuracy=0.01)
+    run = closed_loop(plant, logic, 140)
+    tail = run.signals[-40:]
+    share = sum(signal.work_rows for signal in tail) / sum(signal.rows for signal in tail)
+    # In a batch: 2.3 s of time for rows = 3 * 2.3 s * (0.2 + 0.8 p)
+    assert share == pytest.approx((1 / 3 - 0.2) / 0.8, rel=0.2)
+    assert np.mean([signal.duration_s for signal in tail]) < 1.1 * 2.5
+
+
 def test_nothing_is_dropped_below_capacity() -> None:
     """At 80 % load the share stays at one from beginning to end."""
     plant = MicroBatchPlant(lambda _: 0.8 * CAPACITY_ROWS_PER_S, noise=0.03)

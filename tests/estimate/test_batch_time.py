@@ -16,8 +16,8 @@ def test_noisy_batches_give_overhead_and_cost() -> None:
     model = BatchTimeModel(forgetting=0.99)
     for _ in range(200):
         rows = int(rng.integers(1_000, 200_000))
-        model.update(rows, (0.3 + rows * 15e-6) * float(np.exp(0.1 * rng.standard_normal())))
-    assert model.predict_s(100_000) == pytest.approx(1.8, rel=0.05)
+        model.update(rows, rows, (0.3 + rows * 15e-6) * float(np.exp(0.1 * rng.standard_normal())))
+    assert model.predict_s(100_000, 100_000) == pytest.approx(1.8, rel=0.05)
     assert model.overhead_s == pytest.approx(0.3, abs=0.06)
 
 
@@ -25,19 +25,19 @@ def test_one_outlier_hardly_moves_the_model() -> None:
     """A single batch of ten times its expected length is cut to what is plausible."""
     model = BatchTimeModel(forgetting=0.97)
     for _ in range(30):
-        model.update(100_000, 2.0)
-    model.update(100_000, 20.0)
-    assert model.predict_s(100_000) < 2.2
+        model.update(100_000, 100_000, 2.0)
+    model.update(100_000, 100_000, 20.0)
+    assert model.predict_s(100_000, 100_000) < 2.2
 
 
 def test_two_surprises_on_one_side_are_a_change() -> None:
     """From the second batch at a new length on, the model is at the new length."""
     model = BatchTimeModel(forgetting=0.97)
     for _ in range(30):
-        model.update(100_000, 2.0)
-    model.update(100_000, 6.0)
-    model.update(100_000, 6.0)
-    assert model.predict_s(100_000) == pytest.approx(6.0, rel=0.05)
+        model.update(100_000, 100_000, 2.0)
+    model.update(100_000, 100_000, 6.0)
+    model.update(100_000, 100_000, 6.0)
+    assert model.predict_s(100_000, 100_000) == pytest.approx(6.0, rel=0.05)
 
 
 def test_equal_batches_for_a_long_time_leave_the_model_calm() -> None:
@@ -45,19 +45,32 @@ def test_equal_batches_for_a_long_time_leave_the_model_calm() -> None:
     model = BatchTimeModel(forgetting=0.9)
     rng = np.random.default_rng(3)
     for _ in range(2_000):
-        model.update(50_000, 1.5 * float(np.exp(0.02 * rng.standard_normal())))
-    assert model.predict_s(50_000) == pytest.approx(1.5, rel=0.05)
+        model.update(50_000, 50_000, 1.5 * float(np.exp(0.02 * rng.standard_normal())))
+    assert model.predict_s(50_000, 50_000) == pytest.approx(1.5, rel=0.05)
     assert 0 <= model.overhead_s <= 1.6
-    assert model.cost_per_row_s > 0
+    assert model.cost_per_kept_row_s(1.0) > 0
 
 
 def test_batches_without_rows_teach_nothing() -> None:
     """An empty batch, or one without a duration, changes nothing."""
     model = BatchTimeModel(forgetting=0.97)
     before = model.snapshot()
-    model.update(0, 1.0)
-    model.update(10, 0.0)
+    model.update(0, 0, 1.0)
+    model.update(10, 10, 0.0)
     assert model.snapshot() == before
+
+
+def test_reading_and_keeping_are_told_apart_once_the_share_moves() -> None:
+    """With shares of 1 and of 0.1 seen, both costs are found; a small share does not make kept rows look dear."""
+    rng = np.random.default_rng(11)
+    model = BatchTimeModel(forgetting=0.97)
+    for index in range(80):
+        read = int(rng.integers(20_000, 200_000))
+        kept = read if index < 30 else read // 10
+        model.update(read, kept, (0.3 + read * 3e-6 + kept * 12e-6) * float(np.exp(0.05 * rng.standard_normal())))
+    assert model.read_cost_s == pytest.approx(3e-6, rel=0.25)
+    assert model.work_cost_s == pytest.approx(12e-6, rel=0.25)
+    assert model.share_within(2.0, 300_000) == pytest.approx((2.0 - 0.3 - 0.9) / 3.6, rel=0.2)
 
 
 def test_rls_restored_from_its_snapshot_is_the_same() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,7 +130,7 @@ def test_the_fluent_form_names_a_query_without_a_name(spark: SparkSession, attac
     assert wait_for_batches(query, 2)[0].rows == 1000
     govern = actions_of(pen.store, query.name, ActionKind.GOVERN)[0]
     assert govern.expected["weight"] == 2
-    assert govern.expected["target_batch_s"] == 4
+    assert govern.expected["target_batch_s"] == 8 * pen.settings.admission.batch_share_of_goal
 
 
 def test_goals_govern_queries_whose_code_stays_as_it_is(spark: SparkSession, attach: Attach) -> None:
@@ -373,6 +374,22 @@ def test_a_query_that_dies_of_itself_is_forgotten(spark: SparkSession, attach: A
     again = start(load_rows(spark, "constant:rate=0,backlog=50000"), "mortal")
     assert wait_for_batches(again, 1)[0].rows == 1000
     assert len(actions_of(pen.store, "mortal", ActionKind.GOVERN)) == 2
+
+
+def test_a_restart_from_the_checkpoint_is_governed_again(spark: SparkSession, attach: Attach, tmp_path: Path) -> None:
+    """The same id runs again at once: each run has a first limit of its own, and batch ids go on."""
+    pen = attach(goals={"again": Goal(latency=4)})
+    rows = load_rows(spark, "constant:rate=0,backlog=900000")
+    writer = rows.writeStream.format("noop").queryName("again").option("checkpointLocation", str(tmp_path))
+    next_id = 0
+    for run in range(1, 4):
+        query = writer.start()
+        done = wait_for_batches(query, 2)
+        query.stop()
+        assert (done[0].batch_id, done[0].rows) == (next_id, 1000)
+        assert len(actions_of(pen.store, "again", ActionKind.GOVERN)) == run
+        next_id = 1 + max(int(path.name) for path in (tmp_path / "commits").iterdir() if path.name.isdigit())
+    assert actions_of(pen.store, "again", ActionKind.FAULT) == []
 
 
 def _is_forgotten(pen: Penstock, name: str) -> bool:

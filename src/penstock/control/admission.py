@@ -33,7 +33,10 @@ _IGNORED_RATIO = 1.5
 _LEAST_FLOW_SHARE = 0.5
 _CERTAIN_WITHIN = 0.15
 _OVERHEAD_SHARE = 0.5
-_BATCHES_TO_SHED = 4
+_BATCHES_TO_KNOW = 6
+_BATCHES_TO_SHED = 3
+_AS_EXPECTED = 0.35
+_AS_LARGE = 0.6
 _PROVEN_SHARE = 0.75
 _WARM_UP_BATCHES = 8
 _LEAST_KEPT_PER_TOLD = 0.01
@@ -63,6 +66,7 @@ class AdmissionState:
     kept_per_told: float = 1.0
     largest_batch_rows: float = 0.0
     batches: int = 0
+    batches_settled: int = 0
     batches_infeasible: int = 0
     infeasible_reported: bool = False
     overhead_reported: bool = False
@@ -71,8 +75,9 @@ class AdmissionState:
 class AdmissionController:
     r"""Keep a query's batches as long as its latency goal allows, whatever waits at its sources.
 
-    Each finished batch teaches :math:`d = o + c\,n` in rows that were processed in full; what fits into the target
-    length :math:`T` (:func:`~penstock.control.target.target_batch_s`) is :math:`\rho = (T - o) / c` rows.
+    Each finished batch teaches :math:`d = o + a\,n + c\,k` for :math:`n` rows read and :math:`k` kept; what fits into
+    the target length :math:`T` (:func:`~penstock.control.target.target_batch_s`) is :math:`\rho = (T - o) / (a / p + c)`
+    rows to keep at a share :math:`p`, which is one without shedding.
 
     The budget of the next batch follows the flow law (Eq. 7 of ACES) in steps of one batch. Its buffer is what the
     query has taken in and not finished: the batch in flight while the limit for the next is decided. The paper's
@@ -209,7 +214,7 @@ class AdmissionController:
             return
         self._learn_guard(signal)
         if self._state.batches > 0:
-            self._batch_time.update(signal.work_rows, signal.duration_s)
+            self._batch_time.update(signal.rows, signal.work_rows, signal.duration_s)
         largest = max(float(signal.work_rows), self._state.largest_batch_rows * _LARGEST_BATCH_DECAY)
         self._update(batches=self._state.batches + 1, largest_batch_rows=largest)
 
@@ -242,60 +247,57 @@ class AdmissionController:
     # What fits
 
     def _rows_that_fit(self, signal: BatchSignal) -> tuple[float, list[Action]]:
-        """Rows of a batch of target length, and a word about an overhead that leaves no room for them."""
+        """Kept rows of a batch of target length, and a word about an overhead that leaves no room for them."""
         assert self._target_s is not None
-        work_s = self._target_s - self._batch_time.overhead_s
+        model = self._batch_time
+        work_s = self._target_s - model.overhead_s
         smallest_s = _SMALLEST_WORK_SHARE * self._target_s
-        fits_rows = max(1.0, max(work_s, smallest_s) / self._batch_time.cost_per_row_s)
-        hopeless = work_s < smallest_s and self._is_known(fits_rows)
+        fits_rows = max(1.0, max(work_s, smallest_s) / model.cost_per_kept_row_s(self._largest_coming_share(signal)))
+        hopeless = work_s < smallest_s and self._is_known(signal, fits_rows)
         actions = []
         if hopeless and not self._state.overhead_reported:
-            reason = wording.overhead_too_large(self._batch_time.overhead_s, self._target_s, fits_rows)
+            reason = wording.overhead_too_large(model.overhead_s, self._target_s, fits_rows)
             actions.append(Action(ActionKind.INFEASIBLE, self._query.name, f"batch {signal.batch_id}", reason))
         self._update(overhead_reported=hopeless)
         return fits_rows, actions
 
     def _next_budget(self, signal: BatchSignal, fits_rows: float) -> float:
-        assert self._target_s is not None
-        in_flight_rows = self._rows_in_flight(signal)
-        allowed = self._flow.maximum(rate=fits_rows, buffer=in_flight_rows, target=fits_rows)
         trusted = self._settings.growth_factor * self._state.largest_batch_rows
-        # A batch far below what fits is little but overhead: the law may shorten the next one, not starve it.
-        budget = max(1.0, min(max(allowed, _LEAST_FLOW_SHARE * fits_rows), fits_rows, trusted))
-        goal_s = self._goal.latency_s
-        assert goal_s is not None
-        if not self._is_known(fits_rows) and signal.work_rows > 0:
-            explored = explored_rows(
-                rows=signal.work_rows,
-                duration_s=signal.duration_s,
-                target_s=self._target_s,
-                goal_s=goal_s,
-                overhead_s=self._batch_time.overhead_s,
-                wanted_rows=budget,
-                warming_up=self._is_warming_up(signal),
-            )
-            budget = max(1.0, min(explored, trusted))
-        self._flow.granted(budget)
-        return budget
+        if not self._is_known(signal, fits_rows):
+            budget = min(self._explored(signal, fits_rows), trusted)
+        else:
+            allowed = self._flow.maximum(rate=fits_rows, buffer=self._rows_in_flight(signal), target=fits_rows)
+            # A batch far below what fits is little but overhead: the law may shorten the next one, not starve it.
+            budget = min(max(allowed, _LEAST_FLOW_SHARE * fits_rows), fits_rows, trusted)
+            self._flow.granted(budget)
+        return max(1.0, budget)
 
-    def _is_known(self, fits_rows: float) -> bool:
+    def _explored(self, signal: BatchSignal, fits_rows: float) -> float:
+        goal_s = self._goal.latency_s
+        assert self._target_s is not None
+        assert goal_s is not None
+        few = signal.work_rows <= self._settings.first_batch_rows
+        return explored_rows(
+            rows=max(1, signal.work_rows),
+            duration_s=signal.duration_s,
+            target_s=self._target_s,
+            goal_s=goal_s,
+            overhead_s=self._batch_time.overhead_s,
+            wanted_rows=fits_rows,
+            # Few rows that take long are likely the engine's own time: its code is still being compiled.
+            warming_up=few and self._batch_time.batches < _WARM_UP_BATCHES and signal.duration_s <= goal_s,
+        )
+
+    def _is_known(self, signal: BatchSignal, fits_rows: float) -> bool:
         """Whether what fits is known well enough to go by it.
 
         Its duration must be sure. And where most of it would be overhead, so must the cost: with a cost that is nothing
         but noise the batches would stay small for ever.
         """
         assert self._target_s is not None
-        is_sure = self._batch_time.is_certain(fits_rows, within=_CERTAIN_WITHIN)
-        mostly_rows = self._batch_time.overhead_s < _OVERHEAD_SHARE * self._target_s
-        return is_sure and (mostly_rows or self._batch_time.is_cost_significant)
-
-    def _is_warming_up(self, signal: BatchSignal) -> bool:
-        """Whether a long batch is likely the engine's own: its code is still being compiled, and the rows are few."""
-        goal_s = self._goal.latency_s
-        few = signal.work_rows <= self._settings.first_batch_rows
-        return (
-            few and self._batch_time.batches < _WARM_UP_BATCHES and goal_s is not None and signal.duration_s <= goal_s
-        )
+        model, share = self._batch_time, self._largest_coming_share(signal)
+        is_sure = model.batches >= _BATCHES_TO_KNOW and model.is_certain(fits_rows, share, within=_CERTAIN_WITHIN)
+        return is_sure and (model.overhead_s < _OVERHEAD_SHARE * self._target_s or model.is_cost_significant(share))
 
     def _rows_in_flight(self, signal: BatchSignal) -> float:
         """Rows of the batch that runs while this is decided: what the last limit let in of what was waiting."""
@@ -303,32 +305,51 @@ class AdmissionController:
         if signal.lag_rows is None or arrivals is None:
             return min(float(signal.work_rows), self._state.budget_rows)
         waiting_rows = signal.lag_rows + arrivals * signal.duration_s
-        return min(self._state.budget_rows, waiting_rows * self.keep.fraction_at(signal.batch_id + 1))
+        return min(self._state.budget_rows, waiting_rows * self._share_at(signal.batch_id + 1))
 
     # How much to keep
 
     def _shed(self, signal: BatchSignal, fits_rows: float) -> list[Action]:
         assert self._target_s is not None
         arrivals = self.arrival_rows_per_s
-        if signal.lag_rows is None or arrivals is None or not self._is_known(fits_rows):
+        if signal.lag_rows is None or arrivals is None or not self._is_settled(signal, fits_rows):
             return []
-        if self._batch_time.batches < _BATCHES_TO_SHED:
-            return []  # the first batches run on cold code: what they say of the capacity would drop rows for nothing
+        shedding = self._shedding
         decision = keep_fraction(
-            capacity_rows=fits_rows,
+            self._batch_time,
+            target_s=self._target_s,
             arrivals_rows=arrivals * max(self._target_s, self._query.trigger_interval_s),
             backlog_rows=signal.lag_rows,
-            drain_batches=self._shedding.drain_batches if self._shedding else 1.0,
-            minimum_accuracy=self._goal.minimum_accuracy if self._shedding else 1.0,
-            smallest_keep=self._shedding.smallest_keep if self._shedding else 1.0,
-            headroom=self._shedding.headroom if self._shedding else 0.0,
+            drain_batches=shedding.drain_batches if shedding else 1.0,
+            minimum_accuracy=self._goal.minimum_accuracy if shedding else 1.0,
+            smallest_keep=shedding.smallest_keep if shedding else 1.0,
+            headroom=shedding.headroom if shedding else 0.0,
         )
         return [*self._keep_action(signal, decision, fits_rows), *self._feasibility(signal, decision, fits_rows)]
 
+    def _is_settled(self, signal: BatchSignal, fits_rows: float) -> bool:
+        """Whether some batches in a row were about as large as fits and took about as long as expected.
+
+        Rows must not be dropped for a capacity that was only guessed from small or odd batches.
+        """
+        expected_s = self._batch_time.predict_s(signal.rows, signal.work_rows)
+        as_expected = abs(signal.duration_s / expected_s - 1.0) < _AS_EXPECTED
+        as_large = signal.work_rows > _AS_LARGE * fits_rows or (signal.lag_rows or 0.0) < fits_rows
+        settled = self._is_known(signal, fits_rows) and as_expected and as_large
+        # Once rows are dropped, an odd batch is no reason to stop correcting how many.
+        is_shedding = self._share_at(signal.batch_id + _FIRST_FREE_BATCH) < 1.0
+        count = self._state.batches_settled + 1 if settled else (self._state.batches_settled if is_shedding else 0)
+        self._update(batches_settled=count)
+        return count >= _BATCHES_TO_SHED and self._is_known(signal, fits_rows)
+
+    def _share_at(self, batch_id: int) -> float:
+        """Share of its rows that a batch will have kept, from what it is told."""
+        told = self.keep.fraction_at(batch_id)
+        return 1.0 if told >= 1.0 else min(1.0, told * self._state.kept_per_told)
+
     def _keep_action(self, signal: BatchSignal, decision: KeepDecision, fits_rows: float) -> list[Action]:
         from_batch = signal.batch_id + _FIRST_FREE_BATCH
-        old = min(1.0, self.keep.fraction_at(from_batch) * self._state.kept_per_told)
-        old = 1.0 if self.keep.fraction_at(from_batch) >= 1.0 else old
+        old = self._share_at(from_batch)
         if self._shedding is None or not _is_news(old, decision.fraction, self._shedding.dead_band):
             return []
         told = decision.fraction if decision.fraction >= 1.0 else decision.fraction / self._state.kept_per_told
@@ -401,8 +422,7 @@ class AdmissionController:
         read, and keep, several times what fits.
         """
         coming = range(signal.batch_id + 1, signal.batch_id + _FIRST_FREE_BATCH + 1)
-        told = max(self.keep.fraction_at(batch_id) for batch_id in coming)
-        return 1.0 if told >= 1.0 else min(1.0, told * self._state.kept_per_told)
+        return max(self._share_at(batch_id) for batch_id in coming)
 
     def _demand_rows(self, source: SourceSignal) -> float | None:
         rate = self._state.sources[source.index].arrival.rate_rows_per_s
@@ -426,7 +446,7 @@ class AdmissionController:
         known = self._state.sources[spec.index]
         expected = {}
         if self._batch_time.batches:
-            expected = {"batch_duration_s": self._batch_time.predict_s(self._state.budget_rows)}
+            expected = {"batch_duration_s": self._expected_s()}
         return Action(
             ActionKind.READ_LIMIT,
             self._query.name,
@@ -438,6 +458,11 @@ class AdmissionController:
             unit=str(spec.unit),
             expected=expected,
         )
+
+    def _expected_s(self) -> float:
+        kept_rows = self._state.budget_rows
+        share = self._share_at(self._state.batches + _FIRST_FREE_BATCH)
+        return self._batch_time.predict_s(kept_rows / share, kept_rows)
 
     def _update(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]

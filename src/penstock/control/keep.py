@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.estimate.batch_time import BatchTimeModel
 
 
 @dataclass(frozen=True, slots=True)
 class KeepDecision:
-    """A fraction to keep, and how many rows per batch even the minimum accuracy leaves without room."""
+    """A fraction to keep, and how many kept rows per batch find no room even so."""
 
     fraction: float
     demand_rows: float
@@ -20,8 +24,9 @@ class KeepDecision:
 
 
 def keep_fraction(
+    model: BatchTimeModel,
     *,
-    capacity_rows: float,
+    target_s: float,
     arrivals_rows: float,
     backlog_rows: float,
     drain_batches: float,
@@ -32,37 +37,33 @@ def keep_fraction(
     r"""The largest share of rows that can be processed in time, never below the minimum accuracy.
 
     Per batch, the demand is what arrives while one runs, plus the backlog spread over a drain horizon of :math:`h`
-    batches; :math:`\rho` rows can be processed in full:
+    batches. All of it is read, and a share :math:`p` kept, in the target length :math:`T`:
 
-    .. math:: D = a + b / h, \qquad p = \min\big(1, \max(p_{min}, (1 - \epsilon)\,\rho / D)\big)
+    .. math:: D = a_r + b / h, \qquad o + a D + c\,p D = T, \qquad
+              p = \min\big(1, \max(p_{min}, (1 - \epsilon)\,p)\big)
 
-    Shed rows are demand: :math:`a` counts all arrivals, not those that were kept. Where even :math:`p_{min} D` does not
-    fit, the minimum accuracy is held and the missing rows are told, so that capacity can be found elsewhere.
+    Shed rows are demand: :math:`a_r` counts all arrivals, not those that were kept. Where even the minimum does not fit
+    it is held, and the rows without room are told, so that capacity can be found elsewhere.
 
     Examples
     --------
-    Three times more arrives than fits, and nothing waits yet:
-
-    >>> decision = keep_fraction(
-    ...     capacity_rows=100.0, arrivals_rows=300.0, backlog_rows=0.0, drain_batches=2.0,
-    ...     minimum_accuracy=0.1, smallest_keep=0.001,
-    ... )
-    >>> round(decision.fraction, 3), decision.is_feasible
-    (0.333, True)
-
-    With a minimum accuracy of 0.7, 110 rows of each batch find no room:
-
-    >>> decision = keep_fraction(
-    ...     capacity_rows=100.0, arrivals_rows=300.0, backlog_rows=0.0, drain_batches=2.0,
-    ...     minimum_accuracy=0.7, smallest_keep=0.001,
-    ... )
-    >>> decision.fraction, round(decision.missing_rows)
-    (0.7, 110)
+    >>> from penstock.estimate.batch_time import BatchTimeModel
+    >>> model = BatchTimeModel(forgetting=1.0)
+    >>> for read, kept in ((100, 100), (1_000, 1_000), (10_000, 10_000), (30_000, 3_000), (10_000, 1_000)):
+    ...     for _ in range(9):
+    ...         model.update(read, kept, 0.2 + read * 10e-6 + kept * 90e-6)
+    >>> demand = {"target_s": 1.0, "arrivals_rows": 24_000.0, "backlog_rows": 0.0, "drain_batches": 2.0}
+    >>> decision = keep_fraction(model, **demand, minimum_accuracy=0.1, smallest_keep=0.001)
+    >>> round(decision.fraction, 2), decision.is_feasible
+    (0.26, True)
+    >>> decision = keep_fraction(model, **demand, minimum_accuracy=0.7, smallest_keep=0.001)
+    >>> decision.fraction, round(decision.missing_rows, -3)
+    (0.7, 9000.0)
     """
     demand_rows = arrivals_rows + backlog_rows / drain_batches
-    if demand_rows <= capacity_rows:
+    if demand_rows <= 0 or model.predict_s(demand_rows, demand_rows) <= target_s:
         return KeepDecision(1.0, demand_rows, 0.0)
-    floor = max(minimum_accuracy, smallest_keep)
-    fitting = (1.0 - headroom) * capacity_rows / demand_rows
-    fraction = min(1.0, max(floor, fitting))
-    return KeepDecision(fraction, demand_rows, max(0.0, fraction * demand_rows - capacity_rows))
+    fitting = (1.0 - headroom) * model.share_within(target_s, demand_rows)
+    fraction = min(1.0, max(minimum_accuracy, smallest_keep, fitting))
+    kept_rows = fraction * demand_rows
+    return KeepDecision(fraction, demand_rows, max(0.0, kept_rows - model.kept_rows_within(target_s, fraction)))

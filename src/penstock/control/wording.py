@@ -46,8 +46,8 @@ def limit(
     """Why a limit is what it is."""
     reason = (
         f"batch {signal.batch_id} took {signal.duration_s:.2f} s for {signal.work_rows:,} rows; learned "
-        f"{model.overhead_s:.2f} s + {model.cost_per_row_s * 1e6:.2f} us per row, so "
-        f"{fits_rows:,.0f} rows fit into {target_s:.2f} s"
+        f"{model.overhead_s:.2f} s + {model.read_cost_s * 1e6:.2f} us per row read + {model.work_cost_s * 1e6:.2f} us "
+        f"per row kept, so {fits_rows:,.0f} rows fit into {target_s:.2f} s"
     )
     if budget_rows > fits_rows / _NEARLY:
         return reason + f", but that is not sure yet: {budget_rows:,.0f} will tell"

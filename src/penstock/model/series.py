@@ -16,6 +16,7 @@ class Metric(StrEnum):
     BATCH_ROWS = "batch_rows"
     BATCH_DURATION_S = "batch_duration_s"
     BATCH_OVERHEAD_S = "batch_overhead_s"
+    READ_COST_PER_ROW_S = "read_cost_per_row_s"
     COST_PER_ROW_S = "cost_per_row_s"
     LAG_ROWS = "lag_rows"
     ARRIVAL_ROWS_PER_S = "arrival_rows_per_s"

@@ -245,7 +245,11 @@ class Penstock:
 
     def on_terminated(self, event: QueryTerminatedEvent) -> None:
         """A query has ended."""
-        self._watched.pop(str(event.id), None)
+        with self._lock:
+            watched = self._watched.get(str(event.id))
+            # A query started again from its checkpoint has the same id, and news of its end may come after its start.
+            if watched is not None and str(watched.query.runId) == str(event.runId):
+                del self._watched[str(event.id)]
 
     # The loop: collect, estimate and decide, record, actuate
 
@@ -365,7 +369,11 @@ class Penstock:
     def _watch(self, query: StreamingQuery) -> WatchedQuery:
         watched = WatchedQuery(self._spark, query, QueryName(_name_of(query)), self.missing)
         with self._lock:
-            return self._watched.setdefault(str(query.id), watched)
+            known = self._watched.get(str(query.id))
+            if known is not None and known.query.runId == query.runId:
+                return known
+            self._watched[str(query.id)] = watched
+            return watched
 
     def _find(self, name: str) -> WatchedQuery | None:
         with self._lock:

@@ -39,7 +39,7 @@ from penstock.spark.operator_worker import (
     UTILITY,
     OperatorTask,
     SketchSum,
-    costs_text,
+    costs_messages,
 )
 
 if TYPE_CHECKING:
@@ -98,9 +98,11 @@ class Operator:
         self._sketch.cells *= min(1.0, _MEMORY_ROWS / max(1.0, self.rows_learned + float(fresh[0, :, 0].sum())))
         self._sketch.merge(fresh)
 
-    def to_text(self) -> str:
-        """The costs as they go to the tasks; empty before anything is learned."""
-        return costs_text(self._sketch.cells) if self.rows_learned else ""
+    def messages(self, place: int, from_batch: int) -> list[tuple[str, str]]:
+        """The costs as they go to the tasks of a batch and those after it; none before anything is learned."""
+        if not self.rows_learned:
+            return []
+        return costs_messages(self.costs_property, place, from_batch, self._sketch.cells)
 
 
 def run_operator(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import math
-import zlib
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -46,6 +45,9 @@ REPORT_FIELDS = (
 )  # fmt: skip
 _REPORT_TYPE = pa.list_(pa.float64())
 _LONGEST_KEY_TEXT = 60
+COST_PLACES = 2
+"""Sketches that tasks can choose from: that of the batch which may run now, and that of the batches to come."""
+_SMALLEST_COST_S, _COST_STEP, _COUNT_STEP = 1e-8, 0.1, 0.1
 
 
 class OperatorError(PenstockError):
@@ -156,7 +158,7 @@ class OperatorTask:
                 "bound; set a minimum accuracy above zero"
             )
         floor = float(context.getLocalProperty(self.floor_property) or 0.0)
-        return Orders(told, floor, costs_at(context.getLocalProperty(self.costs_property) or "", batch_id))
+        return Orders(told, floor, costs_at(context.getLocalProperty, self.costs_property, batch_id))
 
     def _process(self, batch: pa.RecordBatch, orders: Orders, tally: Tally) -> pa.RecordBatch:
         keys = batch.column(KEY).to_numpy().view(np.uint64)
@@ -279,30 +281,67 @@ def as_dictionaries(rows: pa.RecordBatch) -> list[Row]:
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def costs_text(cells: NDArray[np.float64]) -> str:
-    """A sketch as text, some ten kilobytes: it travels with every task."""
-    return base64.b64encode(zlib.compress(cells.astype(np.float32).tobytes(), level=1)).decode()
+def sketch_texts(cells: NDArray[np.float64]) -> list[str]:
+    """A sketch as short texts, one for each of its hash functions.
+
+    It travels in properties of every task, of which some code of Spark takes long values badly, so a cell becomes two
+    bytes: mean cost and number of rows, both on logarithmic scales, true within five per cent.
+    """
+    counts = cells[:, :, 0]
+    means = np.divide(cells[:, :, 1], counts, out=np.full(counts.shape, _SMALLEST_COST_S), where=counts > 0)
+    codes = np.stack(
+        [
+            np.log(means / _SMALLEST_COST_S) / _COST_STEP,
+            np.ceil(np.log1p(counts) / _COUNT_STEP),
+        ],
+        axis=2,
+    )
+    whole = np.clip(np.rint(codes), 0, 255).astype(np.uint8)
+    return [base64.b64encode(row.tobytes()).decode() for row in whole]
 
 
-def costs_at(text: str, batch_id: int) -> CostSketch | None:
-    """The sketch that is in force for a batch, of all those in ``from_batch:sketch;from_batch:sketch``.
+def sketch_from_texts(texts: Sequence[str]) -> CostSketch:
+    """Read what :func:`sketch_texts` wrote.
+
+    Examples
+    --------
+    >>> sketch = empty_sketch()
+    >>> key = np.array([7], np.uint64)
+    >>> sketch.update(key, np.array([0.25]))
+    >>> texts = sketch_texts(sketch.cells)
+    >>> len(texts), len(texts[0]), abs(sketch_from_texts(texts).costs_s(key)[0] / 0.25 - 1.0) < 0.05
+    (4, 684, True)
+    """
+    sketch = empty_sketch()
+    codes = np.stack([np.frombuffer(base64.b64decode(text), np.uint8).reshape(SKETCH_COLUMNS, 2) for text in texts])
+    counts = np.expm1(codes[:, :, 1] * _COUNT_STEP)
+    sketch.cells = np.stack([counts, counts * _SMALLEST_COST_S * np.exp(codes[:, :, 0] * _COST_STEP)], axis=2)
+    return sketch
+
+
+def costs_messages(name: str, place: int, from_batch: int, cells: NDArray[np.float64]) -> list[tuple[str, str]]:
+    """Properties that tell tasks what rows cost from a batch on, in the order in which they must be set.
+
+    The batch comes last: a task that finds it finds all of the rest.
+    """
+    rows = [(f"{name}.{place}.{row}", text) for row, text in enumerate(sketch_texts(cells))]
+    return [*rows, (f"{name}.{place}", str(from_batch))]
+
+
+def costs_at(read: Callable[[str], str | None], name: str, batch_id: int) -> CostSketch | None:
+    """The newest sketch that is meant for a batch, of the :data:`COST_PLACES` that there may be.
 
     Examples
     --------
     >>> sketch = empty_sketch()
     >>> sketch.update(np.array([7], np.uint64), np.array([0.25]))
-    >>> text = "4:" + costs_text(sketch.cells)
-    >>> costs_at(text, 3) is None, costs_at(text, 4).mean_cost_s
+    >>> properties = dict(costs_messages("costs", 0, 4, sketch.cells))
+    >>> costs_at(properties.get, "costs", 3) is None, round(costs_at(properties.get, "costs", 4).mean_cost_s, 2)
     (True, 0.25)
     """
-    found = None
-    for entry in text.split(";") if text else ():
-        from_batch, _, cells = entry.partition(":")
-        if int(from_batch) <= batch_id:
-            found = cells
-    if found is None:
+    found = [(int(text), place) for place in range(COST_PLACES) if (text := read(f"{name}.{place}"))]
+    meant = [entry for entry in found if entry[0] <= batch_id]
+    if not meant:
         return None
-    sketch = empty_sketch()
-    numbers = np.frombuffer(zlib.decompress(base64.b64decode(found)), np.float32)
-    sketch.cells = numbers.reshape(SKETCH_ROWS, SKETCH_COLUMNS, 2).astype(np.float64)
-    return sketch
+    _, place = max(meant)
+    return sketch_from_texts([read(f"{name}.{place}.{row}") or "" for row in range(SKETCH_ROWS)])

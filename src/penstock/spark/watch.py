@@ -12,6 +12,7 @@ from penstock.spark import internals
 from penstock.spark.collector import GUARD_PREFIX, ProgressCollector, parse_progress
 from penstock.spark.guard import FLOOR_PROPERTY, KEEP_PROPERTY
 from penstock.spark.internals import Ability
+from penstock.spark.operator_worker import COST_PLACES
 from penstock.spark.sources import build_limit, describe_sources
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class WatchedQuery:
         self._spark = spark
         self._missing = missing
         self._collector = ProgressCollector(spark, name)
-        self._costs: dict[str, tuple[tuple[int, str], ...]] = {}
+        self._cost_versions: dict[str, int] = {}
         self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
 
     @property
@@ -115,14 +116,11 @@ class WatchedQuery:
 
     def send_costs(self, operator: Operator, from_batch: int) -> None:
         """Give an operator's tasks newer costs from a batch on; the batches before it keep those that they have."""
-        text = operator.to_text()
-        if not text:
-            return
-        older = [entry for entry in self._costs.get(operator.costs_property, ()) if entry[0] < from_batch]
-        # Two are enough: the batch that may run now, and those to come.
-        self._costs[operator.costs_property] = (*older[-1:], (from_batch, text))
-        entries = ";".join(f"{batch}:{cells}" for batch, cells in self._costs[operator.costs_property])
-        internals.send_to_tasks(internals.execution_of(self.query), operator.costs_property, entries)
+        version = self._cost_versions.get(operator.costs_property, 0)
+        self._cost_versions[operator.costs_property] = version + 1
+        execution = internals.execution_of(self.query)
+        for name, value in operator.messages(version % COST_PLACES, from_batch):
+            internals.send_to_tasks(execution, name, value)
 
     def put_back(self) -> None:
         """Give every source the limit that it came with, and stop deciding."""
@@ -158,7 +156,8 @@ class WatchedQuery:
             values[Metric.ARRIVAL_ROWS_PER_S] = self.controller.arrival_rows_per_s
             if self.controller.batch_time.batches:
                 values[Metric.BATCH_OVERHEAD_S] = self.controller.batch_time.overhead_s
-                values[Metric.COST_PER_ROW_S] = self.controller.batch_time.cost_per_row_s
+                values[Metric.READ_COST_PER_ROW_S] = self.controller.batch_time.read_cost_s
+                values[Metric.COST_PER_ROW_S] = self.controller.batch_time.work_cost_s
         points = [
             SeriesPoint(signal.finished_s, self.name, metric, float(value), signal.batch_id)
             for metric, value in values.items()
