@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.apps.overload import measure_capacity, run_overload
+from penstock.apps.overload import GOVERNED, PLAIN, measure_capacity, run_overload
 from penstock.apps.report import write_report
 from penstock.apps.session import local_session
 from penstock.model.profile import LoadProfile
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _CAPACITY_SECONDS = 30.0
 _READING = (
-    "Latencies are those of rows that were processed; rows that still waited at the end are in the lag. The load source "
-    "knows when each row arrived and what a full count would be."
+    "Latencies are those of rows that were processed; rows that still waited at the end are in the lag. The load "
+    "source knows when each row arrived and what a full count would be."
 )
 
 
@@ -65,11 +65,13 @@ def run_demo(
     store_path = out / "penstock.db"
     with local_session("penstock demo") as spark:
         register(spark)
-        capacity = measure_capacity(spark, goal, seed=seed, seconds=_CAPACITY_SECONDS, watch=watch)
+        capacity = measure_capacity(
+            spark, goal, store_path=store_path, seed=seed, seconds=_CAPACITY_SECONDS, watch=watch
+        )
         profile = LoadProfile.constant(load * capacity)
-        plain = run_overload(spark, "plain", profile, goal, pen=None, seed=seed, seconds=seconds, watch=watch)
+        plain = run_overload(spark, PLAIN, profile, goal, pen=None, seed=seed, seconds=seconds, watch=watch)
         with attach(spark, settings=Settings().with_values({"store.path": str(store_path)})) as pen:
-            governed = run_overload(spark, "governed", profile, goal, pen=pen, seed=seed, seconds=seconds, watch=watch)
+            governed = run_overload(spark, GOVERNED, profile, goal, pen=pen, seed=seed, seconds=seconds, watch=watch)
     result = DemoResult(capacity, load * capacity, plain, governed, goal, out / "report.html", store_path)
     write_report(
         result.report,
@@ -101,8 +103,8 @@ def notes(result: DemoResult) -> list[str]:
         latency = result.governed.measured.latency
         found.append(
             "The governed run did not reach its goal this time: 95 % of its rows were out within "
-            f"{latency.p95_s:.2f} s. The first batches after a start are small, because nothing is known of the cost yet; a longer run "
-            "(--seconds) weighs them less."
+            f"{latency.p95_s:.2f} s. The first batches after a start are small, because nothing is known of the cost "
+            "yet; a longer run (--seconds) weighs them less."
         )
     return found
 

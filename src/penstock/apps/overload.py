@@ -14,10 +14,10 @@ from penstock.model.profile import LoadProfile
 from penstock.model.rows import ClicksContent
 from penstock.spark.attach import attach
 from penstock.spark.load_rows import LoadTruth
-from penstock.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -33,6 +33,7 @@ _CAPACITY_BACKLOG_ROWS = 500_000_000
 _CAPACITY_SETTINGS = {"admission.first_batch_rows": 50_000, "admission.growth_factor": 16}
 _SETTLED_BATCHES = 4
 _TICK_S = 0.25
+PLAIN, GOVERNED = "plain", "governed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +63,22 @@ def clicks(spark: SparkSession, profile: LoadProfile, *, seed: int, epoch_s: flo
 
 
 def measure_capacity(
-    spark: SparkSession, goal: Goal, *, seed: int, seconds: float, watch: Callable[[Tick], None]
+    spark: SparkSession, goal: Goal, *, store_path: Path, seed: int, seconds: float, watch: Callable[[Tick], None]
 ) -> float:
     """Rows per second that the pipeline processes on a standing backlog, in batches of the length the goal allows.
 
-    Admission finds that length; it starts with more rows than it would dare on a stranger's query.
+    Admission finds that length; it starts with more rows than it would dare on a stranger's query. What it learns is
+    recorded under the name of the governed run, which begins with it.
     """
-    with attach(spark, store=MemoryStore(), settings=_CAPACITY_SETTINGS) as pen:
+    settings = {**_CAPACITY_SETTINGS, "store.path": str(store_path)}
+    with attach(spark, settings=settings) as pen:
         return _capacity(spark, pen, goal, seed=seed, seconds=seconds, watch=watch)
 
 
 def _capacity(
     spark: SparkSession, pen: Penstock, goal: Goal, *, seed: int, seconds: float, watch: Callable[[Tick], None]
 ) -> float:
-    name = "capacity"
+    name = GOVERNED
     profile = LoadProfile.constant(1.0).with_backlog(_CAPACITY_BACKLOG_ROWS)
     rows = clicks(spark, profile, seed=seed, epoch_s=time.time())
     query = _start(pen.govern(_writer(rows, name), goal), name)
@@ -84,7 +87,7 @@ def _capacity(
     began_s = time.monotonic()
     while (elapsed_s := time.monotonic() - began_s) < seconds:
         time.sleep(_TICK_S)
-        watch(_tick(name, query, elapsed_s, seconds, None))
+        watch(_tick("capacity", query, elapsed_s, seconds, None))
         settled = [batch for batch in batch_records(query) if batch.duration_s > 0.8 * target_s]
         if len(settled) >= 2 * _SETTLED_BATCHES:
             break

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.control import wording
-from penstock.control.exploration import explored_rows
+from penstock.control.exploration import SAFE_SHARE_OF_GOAL, explored_rows
 from penstock.control.flow import FlowLaw, FlowState
 from penstock.control.keep import KeepDecision, keep_fraction
 from penstock.control.lqr import flow_gains
@@ -76,8 +76,8 @@ class AdmissionController:
     r"""Keep a query's batches as long as its latency goal allows, whatever waits at its sources.
 
     Each finished batch teaches :math:`d = o + a\,n + c\,k` for :math:`n` rows read and :math:`k` kept; what fits into
-    the target length :math:`T` (:func:`~penstock.control.target.target_batch_s`) is :math:`\rho = (T - o) / (a / p + c)`
-    rows to keep at a share :math:`p`, which is one without shedding.
+    the target length :math:`T` (:func:`~penstock.control.target.target_batch_s`) is
+    :math:`\rho = (T - o) / (a / p + c)` rows to keep at a share :math:`p`, which is one without shedding.
 
     The budget of the next batch follows the flow law (Eq. 7 of ACES) in steps of one batch. Its buffer is what the
     query has taken in and not finished: the batch in flight while the limit for the next is decided. The paper's
@@ -101,6 +101,8 @@ class AdmissionController:
         Its latency goal decides; a goal without one leaves admission alone. Its minimum accuracy bounds shedding.
     admission, shedding
         Bounds and gains. Without ``shedding`` nothing is ever dropped: the query has no guard.
+    first_rows
+        Rows of the first batch, where an earlier run of the query taught what it can take.
     enforced
         Whether the decisions are carried out. Observed only, a source cannot be blamed for ignoring them.
     state
@@ -115,8 +117,10 @@ class AdmissionController:
         shedding: SheddingSettings | None = None,
         *,
         enforced: bool = True,
+        first_rows: int | None = None,
         state: AdmissionState | None = None,
     ) -> None:
+        self._first_rows = admission.first_batch_rows if first_rows is None else first_rows
         self._query = query
         self._goal = goal
         self._settings = admission
@@ -130,7 +134,7 @@ class AdmissionController:
             batch_time=self._batch_time.snapshot(),
             flow=self._flow.snapshot(),
             sources=tuple(SourceState() for _ in query.sources),
-            budget_rows=float(admission.first_batch_rows),
+            budget_rows=float(self._first_rows),
         )
 
     @property
@@ -167,12 +171,14 @@ class AdmissionController:
         actions = []
         for spec in limitable:
             first = {
-                LimitUnit.ROWS: max(1, self._settings.first_batch_rows // len(limitable)),
+                LimitUnit.ROWS: max(1, self._first_rows // len(limitable)),
                 LimitUnit.FILES: 1,
                 LimitUnit.BYTES: self._settings.first_batch_bytes,
             }[spec.unit or LimitUnit.ROWS]
             units = _bounded_units(first, spec)
-            actions.append(self._limit_action(spec, units, "start", wording.first_limit(units, spec)))
+            recalled = spec.unit is LimitUnit.ROWS and self._first_rows != self._settings.first_batch_rows
+            reason = wording.first_limit(units, spec, recalled=recalled)
+            actions.append(self._limit_action(spec, units, "start", reason))
             self._set_source(spec.index, limit_units=units)
         return actions
 
@@ -277,12 +283,18 @@ class AdmissionController:
         assert self._target_s is not None
         assert goal_s is not None
         few = signal.work_rows <= self._settings.first_batch_rows
+        sure_rows = self._batch_time.surely_within(
+            SAFE_SHARE_OF_GOAL * goal_s,
+            self._largest_coming_share(signal),
+            at_most_rows=self._settings.growth_factor * self._state.largest_batch_rows,
+        )
         return explored_rows(
             rows=max(1, signal.work_rows),
             duration_s=signal.duration_s,
             target_s=self._target_s,
             goal_s=goal_s,
             overhead_s=self._batch_time.overhead_s,
+            sure_rows=sure_rows,
             wanted_rows=fits_rows,
             # Few rows that take long are likely the engine's own time: its code is still being compiled.
             warming_up=few and self._batch_time.batches < _WARM_UP_BATCHES and signal.duration_s <= goal_s,

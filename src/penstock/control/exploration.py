@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_SAFE_SHARE_OF_GOAL = 0.9
+SAFE_SHARE_OF_GOAL = 0.9
 _SHORT = 0.8
 _OVERHEAD_SUSPECT = 0.5
 _OVERHEAD_SURE = 0.75
@@ -17,13 +17,15 @@ def explored_rows(
     target_s: float,
     goal_s: float,
     overhead_s: float,
+    sure_rows: float,
     wanted_rows: float,
     warming_up: bool,
 ) -> float:
     r"""Make the next batch tell overhead from cost, without risking the goal.
 
     A batch of :math:`n` rows took :math:`d`, where the target is :math:`T` and the latency goal :math:`L`. Even if all
-    of :math:`d` was cost, a batch of :math:`0.9\,n\,L/d` rows takes no longer than the goal. That many are read
+    of :math:`d` was cost, a batch of :math:`0.9\,n\,L/d` rows takes no longer than the goal; nor does one of
+    ``sure_rows``, as far as the model can be trusted. The larger of these is read
 
     - when :math:`d` is well below :math:`T`, or
     - when the engine is warming up or half of :math:`d` is overhead as far as known: fewer rows would hardly be faster,
@@ -35,7 +37,7 @@ def explored_rows(
 
     Examples
     --------
-    >>> last = {"rows": 1_000, "target_s": 2.0, "goal_s": 4.5, "warming_up": False}
+    >>> last = {"rows": 1_000, "target_s": 2.0, "goal_s": 4.5, "sure_rows": 0.0, "warming_up": False}
     >>> explored_rows(duration_s=0.5, overhead_s=0.0, wanted_rows=9e9, **last)
     8100.0
     >>> round(explored_rows(duration_s=3.0, overhead_s=1.8, wanted_rows=500.0, **last))
@@ -43,7 +45,7 @@ def explored_rows(
     >>> explored_rows(duration_s=4.0, overhead_s=0.1, wanted_rows=9e9, **last)
     500.0
     """
-    growth = _SAFE_SHARE_OF_GOAL * goal_s / duration_s
+    growth = max(SAFE_SHARE_OF_GOAL * goal_s / duration_s, sure_rows / rows)
     is_overhead = warming_up or overhead_s > _OVERHEAD_SUSPECT * duration_s
     if duration_s < _SHORT * target_s or (is_overhead and growth >= _WORTH_GROWING):
         return rows * growth

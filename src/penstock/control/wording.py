@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 _NEARLY = 0.99
 
 
-def first_limit(units: int, spec: SourceSpec) -> str:
+def first_limit(units: int, spec: SourceSpec, *, recalled: bool) -> str:
     """Why the first batch is small."""
+    if recalled:
+        return (
+            f"an earlier run of the query took more with ease, so the first batch reads at most {units:,} {spec.unit}"
+        )
     return f"nothing is known of the cost yet, so the first batch reads at most {units:,} {spec.unit}"
 
 

@@ -20,6 +20,8 @@ _SIGNIFICANT = 4.0
 _EARLY_FORGETTING = 0.85
 _EARLY_BATCHES = 15
 _LEAST_SHARE_OF_TIME = 0.01
+_SURE_ERRORS = 2.0
+_BISECTIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,16 @@ class BatchTimeModel:
         """Share of so many rows that can be kept if they are to take so long; 0 where reading alone takes longer."""
         overhead_s, read_s, work_s = self._costs()
         return max(0.0, duration_s - overhead_s - read_s * read_rows) / (work_s * read_rows)
+
+    def surely_within(self, duration_s: float, share: float, *, at_most_rows: float) -> float:
+        """Kept rows of a batch that takes no longer than that even if the model errs by two standard errors."""
+        low, high = 0.0, at_most_rows
+        for _ in range(_BISECTIONS):
+            kept_rows = (low + high) / 2
+            regressor = (1.0, kept_rows / share, kept_rows)
+            worst_s = self.predict_s(*regressor[1:]) + _SURE_ERRORS * self._rls.prediction_std(regressor)
+            low, high = (kept_rows, high) if worst_s <= duration_s else (low, kept_rows)
+        return low
 
     def is_certain(self, kept_rows: float, share: float, *, within: float) -> bool:
         """Whether the duration of a batch is known to within that part of it."""

@@ -21,6 +21,7 @@ from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
 from penstock.spark.internals import Ability
 from penstock.spark.operator import Operator, run_operator
+from penstock.spark.recall import recalled_rows
 from penstock.spark.watch import WatchedQuery
 from penstock.store import SqliteStore
 
@@ -302,7 +303,8 @@ class Penstock:
             return
         query_id = str(watched.query.id)
         shares = recorded_shares(self.store.actions(query=watched.name, kinds=_SHARE_KINDS), query_id)
-        actions = watched.govern(goal, self.settings, starting=starting, recorded_shares=shares)
+        first_rows = recalled_rows(self.store, watched.name, goal, self.settings.admission, time.time())
+        actions = watched.govern(goal, self.settings, starting=starting, recorded_shares=shares, first_rows=first_rows)
         self._record(_govern_action(watched, goal, cause))
         for source in watched.left_alone:
             reason = f"{source.spec.description}: {source.spec.reason}"

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.spark.operator_worker import Row
 
 _KEY_SEED = 60_317
-_MEMORY_ROWS = 1_000_000.0
+_MEMORY_ROWS = 200_000.0
 _KEY_TYPES = (T.IntegralType, T.StringType, T.BinaryType, T.BooleanType, T.DateType)
 _numbers = itertools.count(1)
 

@@ -66,7 +66,9 @@ class WatchedQuery:
         """Sources that must not be limited."""
         return [source for source in self.sources if not source.spec.is_limitable]
 
-    def govern(self, goal: Goal, settings: Settings, *, starting: bool, recorded_shares: KeepSchedule) -> list[Action]:
+    def govern(
+        self, goal: Goal, settings: Settings, *, starting: bool, recorded_shares: KeepSchedule, first_rows: int | None
+    ) -> list[Action]:
         """Begin to govern; gives the decisions that must be in place at once.
 
         A starting query gets its first limits before its first batch is planned. A running one has its past progress
@@ -87,6 +89,7 @@ class WatchedQuery:
             settings.admission,
             settings.shedding if self.has_guard and Ability.CHANNEL not in self._missing else None,
             enforced=not settings.observe.only,
+            first_rows=first_rows,
         )
         controller.resume_keep(recorded_shares)
         past = [] if starting else [self.signal(report) for report in self._past_progress()]

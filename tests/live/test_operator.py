@@ -1,0 +1,254 @@
+"""The operator on a real session: it learns what rows cost, sheds by that, and says what fails."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as fn
+
+import penstock.functions as pf
+from live.helpers import load_rows, show, wait_for_batches, wait_until
+from penstock import Goal
+from penstock.errors import InvalidGuardError
+from penstock.spark import internals
+from penstock.spark.guard import KEEP_PROPERTY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock import Penstock
+
+pytestmark = pytest.mark.live
+
+# Workers have no tests to import: the functions below go to them as they are.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+LOOSE = Goal(latency="10 minutes", minimum_accuracy=0.1)
+ROWS_PER_BATCH = 1000
+CHEAP_S, DEAR_S = 5e-5, 4.5e-4
+"""Costs one to nine: of such rows 72 per cent fit into half of the work."""
+
+
+def spin(row: dict[str, Any]) -> dict[str, Any]:
+    """Take a time that depends on whether the key is odd."""
+    until_s = time.perf_counter() + (DEAR_S if row["key"] % 2 else CHEAP_S)
+    while time.perf_counter() < until_s:
+        pass
+    return {"offset": row["offset"], "is_dear": row["key"] % 2}
+
+
+def endless(spark: SparkSession) -> DataFrame:
+    """Batches of the same size, as many as are asked for."""
+    return load_rows(spark, "constant:rate=0,backlog=1000000", maxRowsPerBatch=str(ROWS_PER_BATCH), keys="100")
+
+
+class Kept:
+    """What came out of a query, batch by batch."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, list[Any]] = defaultdict(list)
+
+    def take(self, frame: DataFrame, batch_id: int) -> None:
+        """Remember a batch."""
+        self.rows[batch_id] = frame.collect()
+
+
+def start(pen: Penstock, rows: DataFrame, kept: Kept, name: str) -> StreamingQuery:
+    """Start a governed query whose goal asks for nothing by itself."""
+    writer = rows.writeStream.queryName(name).foreachBatch(kept.take)
+    return pen.govern(writer, LOOSE).start()
+
+
+def tell_share(query: StreamingQuery, share: float) -> int:
+    """Let batches keep a share of the work from one on that is not planned yet; gives that batch."""
+    last = query.lastProgress
+    from_batch = (last.batchId if last is not None else 0) + 3
+    internals.send_to_tasks(internals.execution_of(query), KEEP_PROPERTY, f"{from_batch}:{share!r}")
+    return from_batch
+
+
+def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
+    """Wait until a batch is reported."""
+
+    def reported() -> bool:
+        assert query.exception() is None, f"the query died: {query.exception()}"
+        last = query.lastProgress
+        return last is not None and last.batchId >= batch_id
+
+    wait_until(reported, f"batch {batch_id}")
+
+
+def test_learns_what_rows_cost_and_sheds_the_dear_ones(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+    """Costs by key are near the real ones, half the work keeps most cheap rows, and weights add up to all rows."""
+    # The first limit is that of all batches: the goal is so loose that nothing else would hold them small.
+    pen = attach(settings={"admission.first_batch_rows": ROWS_PER_BATCH})
+    kept = Kept()
+    query = start(pen, pen.operator(endless(stopping), spin, "offset bigint, is_dear bigint", "key"), kept, "learning")
+    wait_for_batches(query, 4)
+    from_batch = tell_share(query, 0.5)
+    wait_for_batch(query, from_batch + 2)
+    query.stop()
+
+    costs_s = pen.operators[0].costs_s(list(range(100)))
+    cheap_s, dear_s = sorted(costs_s[0::2])[25], sorted(costs_s[1::2])[25]
+    assert CHEAP_S <= cheap_s < 2.5 * CHEAP_S
+    assert DEAR_S <= dear_s < 2.5 * DEAR_S
+
+    rows = [row for batch_id, found in kept.rows.items() if batch_id >= from_batch for row in found]
+    reports = [report for report in query.recentProgress if report.batchId >= from_batch]
+    observed = [report.observedMetrics[pen.operators[0].observation] for report in reports]
+    offered = sum(metrics.offered_rows for metrics in observed)
+    work = sum(metrics.kept_work for metrics in observed) / sum(metrics.offered_work for metrics in observed)
+    cheap = sum(not row.is_dear for row in rows) / offered
+    dear = sum(row.is_dear for row in rows) / offered
+    show(f"kept {cheap + dear:.2f} of the rows with {work:.2f} of the work; cheap {cheap_s:.1e} s, dear {dear_s:.1e} s")
+    assert work == pytest.approx(0.5, abs=0.08)
+    assert cheap > 1.3 * dear
+    assert sum(row.weight for row in rows) == pytest.approx(offered, rel=0.1)
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "las", "semantic"])
+def test_sheds_by_strategy(strategy: str, stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+    """Every strategy drops about half of the rows when told half, and reports what it kept."""
+    pen = attach(settings={"admission.first_batch_rows": ROWS_PER_BATCH})
+    kept = Kept()
+    utility = "1 + key % 2" if strategy == "semantic" else None
+    rows = pen.operator(
+        endless(stopping), same_row, "offset bigint, key bigint", "key", strategy=strategy, utility=utility
+    )
+    query = start(pen, rows, kept, f"by_{strategy}")
+    wait_for_batches(query, 2)
+    from_batch = tell_share(query, 0.5)
+    wait_for_batch(query, from_batch + 1)
+    query.stop()
+    found = [row for batch_id, batch in kept.rows.items() if batch_id >= from_batch for row in batch]
+    reports = [report for report in query.recentProgress if report.batchId >= from_batch]
+    observed = [report.observedMetrics[pen.operators[0].observation] for report in reports]
+    offered = sum(metrics.offered_rows for metrics in observed)
+    assert {metrics.told for metrics in observed} == {0.5}
+    assert sum(metrics.kept_rows for metrics in observed) / offered == pytest.approx(0.5, abs=0.15)
+    assert sum(row.weight for row in found) == pytest.approx(offered, rel=0.15)
+    if strategy == "semantic":
+        assert sum(row.key % 2 for row in found) > 0.55 * len(found)
+
+
+def same_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Give offset and key."""
+    return {"offset": row["offset"], "key": row["key"]}
+
+
+def test_estimates_over_an_operator_hold_the_truth(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+    """A weighted count over kept rows has the true count inside its interval, widened to three errors in five."""
+    pen = attach(settings={"admission.first_batch_rows": ROWS_PER_BATCH})
+    found: dict[int, Any] = {}
+    rows = pen.operator(endless(stopping), same_row, "offset bigint, key bigint", "key", strategy="uniform")
+
+    def estimate(frame: DataFrame, batch_id: int) -> None:
+        found[batch_id] = frame.agg(*pf.count(), *pf.avg("key"), fn.count("*").alias("kept")).collect()[0]
+
+    query = pen.govern(rows.writeStream.queryName("estimates").foreachBatch(estimate), LOOSE).start()
+    wait_for_batches(query, 2)
+    from_batch = tell_share(query, 0.3)
+    wait_for_batch(query, from_batch + 3)
+    query.stop()
+    shed = {batch_id: row for batch_id, row in found.items() if batch_id >= from_batch}
+    offered = {report.batchId: report.numInputRows for report in query.recentProgress}
+    for batch_id, row in shed.items():
+        assert row.kept < 0.5 * offered.get(batch_id, ROWS_PER_BATCH)
+        assert abs(row["count"] - offered.get(batch_id, ROWS_PER_BATCH)) < 4 * row.count_error
+        assert row.avg_key_low < row.avg_key < row.avg_key_high
+
+
+def test_a_batch_frame_is_run_whole(spark: SparkSession, attach: Callable[..., Penstock]) -> None:
+    """Outside a stream there is nothing to shed for; the function runs on every row, with weights of one."""
+    pen = attach()
+    frame = spark.range(50).withColumn("key", fn.col("id") % 3).withColumn("offset", fn.col("id"))
+    result = pen.operator(frame, same_row, "offset bigint, key bigint", "key", arrival=None)
+    assert result.columns == ["offset", "key", "weight"]
+    assert sorted(row.offset for row in result.collect()) == list(range(50))
+    assert result.where("weight != 1").count() == 0
+
+
+def fails_on_five(row: dict[str, Any]) -> dict[str, Any]:
+    """A function with a mistake."""
+    if row["key"] == 5:
+        raise LookupError("no such client")
+    return same_row(row)
+
+
+def test_a_failing_function_is_named_in_the_query_s_exception(
+    stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """The query's own exception tells the function, the row's key and the original error."""
+    pen = attach()
+    rows = pen.operator(endless(stopping), fails_on_five, "offset bigint, key bigint", "key")
+    query = rows.writeStream.queryName("failing").format("noop").start()
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(60)
+    expected = "operator fails_on_five: the function failed on a row with key = 5: LookupError: no such client"
+    assert expected in str(caught.value)
+
+
+def test_a_null_key_is_named_in_the_query_s_exception(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+    """A row without a key has no cost; the text names the column and what to do."""
+    pen = attach()
+    holes = endless(stopping).withColumn("client", fn.when(fn.col("key") != 5, fn.col("key").cast("string")))
+    rows = pen.operator(holes, same_row, "offset bigint, key bigint", "client")
+    query = rows.writeStream.queryName("holes").format("noop").start()
+    with pytest.raises(StreamingQueryException, match="operator key 'client' is null: fill it"):
+        query.awaitTermination(60)
+
+
+@pytest.mark.parametrize(
+    "key", ["'text'", "X'00FF'", "true", "DATE'2026-02-03'", "CAST(7 AS tinyint)", "CAST(7 AS bigint)"]
+)
+def test_keys_of_every_allowed_type_are_learned(key: str, spark: SparkSession, attach: Callable[..., Penstock]) -> None:
+    """Whole numbers, text, bytes, booleans and dates serve as keys, and their costs can be asked for."""
+    pen = attach()
+    frame = spark.range(40).withColumn("key", fn.expr(key))
+    pen.operator(frame, give_id, "id bigint", "key", arrival=None).collect()
+    pen.operators[0].absorb()
+    value = frame.first()["key"]  # type: ignore[index]
+    value = bytes(value) if isinstance(value, bytearray) else value
+    assert isinstance(value, str | bytes | bool | dt.date | int)
+    assert 0 < pen.operators[0].costs_s([value])[0] < 0.01
+
+
+def give_id(row: dict[str, Any]) -> dict[str, Any]:
+    """Give the id."""
+    return {"id": row["id"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"key": "client"}, "operator key 'client' is not there; name one of: offset, timestamp, key, value"),
+        ({"key": "value"}, "operator key 'value' is of type double: it must be a whole number, text"),
+        ({"arrival": "at"}, "arrival column 'at' is not there"),
+        ({"arrival": "key"}, "arrival column 'key' is of type bigint: cast it to timestamp"),
+        ({"strategy": "best"}, "operator strategy 'best' is not known: use one of uniform, economic, semantic, las"),
+        ({"strategy": "semantic"}, "operator strategy 'semantic' needs utility="),
+        ({"strategy": "las", "utility": "key"}, "operator strategy 'las' takes no utility"),
+        ({"schema": "id bigint, weight double"}, "operator schema has the column 'weight'"),
+        ({"schema": "bigint"}, "operator schema 'bigint' names no columns"),
+    ],
+)
+def test_what_cannot_serve_is_refused_at_once(
+    arguments: dict[str, Any], message: str, stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """Mistakes show when the operator is built, not in a task, and name the remedy."""
+    pen = attach()
+    chosen = {"schema": "offset bigint, key bigint", "key": "key", **arguments}
+    with pytest.raises(InvalidGuardError, match=message):
+        pen.operator(endless(stopping), same_row, **chosen)
+    assert pen.operators == []

@@ -1,0 +1,313 @@
+"""The operator's side inside a worker: which rows it runs, what it learns, and what it says when a row fails."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from penstock.control.schedule import KeepSchedule
+from penstock.control.shedding import Rows
+from penstock.estimate.sketch import CostSketch
+from penstock.spark import operator_worker
+from penstock.spark.operator_shares import STRATEGIES, decide, economic_probabilities, empty_sketch
+from penstock.spark.operator_worker import (
+    ARRIVAL,
+    DRAW,
+    KEY,
+    REPORT,
+    REPORT_FIELDS,
+    UTILITY,
+    OperatorError,
+    OperatorTask,
+    SketchSum,
+    costs_at,
+    costs_messages,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROWS = 4000
+
+
+class FakeContext:
+    """A task with the properties that a driver has set."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self._properties = properties
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
+        """The value of a property."""
+        return self._properties.get(name)
+
+
+class Sums:
+    """Stands in for an accumulator."""
+
+    def __init__(self) -> None:
+        self.value = empty_sketch().cells
+
+    def add(self, cells: np.ndarray[Any, Any]) -> None:
+        """Take what a task has learned."""
+        self.value = SketchSum().addInPlace(self.value, cells)
+
+
+def double(row: dict[str, Any]) -> dict[str, Any]:
+    """Twice the value."""
+    return {"id": row["id"], "double": row["value"] * 2}
+
+
+def task(function: Callable[[dict[str, Any]], Any] = double, strategy: str = "uniform", **changes: Any) -> OperatorTask:
+    """An operator over the columns id, kind and value."""
+    fields = pa.schema([("id", pa.int64()), ("double", pa.int64())])
+    arguments: dict[str, Any] = {
+        "function": function,
+        "name": function.__name__,
+        "key": "kind",
+        "columns": ("id", "kind", "value"),
+        "fields": fields,
+        "strategy": strategy,
+        "keep_property": "keep",
+        "floor_property": "floor",
+        "costs_property": "costs",
+        "batch_property": "batch",
+    }
+    return OperatorTask(**{**arguments, **changes})
+
+
+def batch(rows: int = ROWS, *, utility: np.ndarray[Any, Any] | None = None) -> pa.RecordBatch:
+    """Rows of two kinds in turn, with the columns that the JVM adds."""
+    ids = np.arange(rows)
+    columns = {
+        "id": ids,
+        "kind": ids % 2,
+        "value": ids * 10,
+        KEY: (ids % 2).astype(np.int64) - 1,
+        DRAW: np.random.default_rng(11).random(rows),
+        ARRIVAL: 1000.0 + ids,
+    }
+    if utility is not None:
+        columns[UTILITY] = utility
+    return pa.record_batch(columns)
+
+
+def told(monkeypatch: pytest.MonkeyPatch, **properties: str) -> None:
+    """Let tasks find these properties."""
+    context = FakeContext({"batch": "5", **properties})
+    monkeypatch.setattr(operator_worker.TaskContext, "get", lambda: context)
+
+
+def run(operator: OperatorTask, *batches: pa.RecordBatch) -> tuple[pa.Table, dict[str, float]]:
+    """The rows that come out, and the report of the partition."""
+    table = pa.Table.from_batches(list(operator.run(iter(batches))))
+    is_report = table.column(REPORT).is_valid()
+    report = dict(zip(REPORT_FIELDS, table.filter(is_report).column(REPORT)[0].as_py(), strict=True))
+    return table.filter(table.column(REPORT).is_null()).drop_columns([REPORT]), report
+
+
+def learned_costs(*costs_s: float) -> CostSketch:
+    """A sketch of the two kinds of :func:`batch`."""
+    sketch = empty_sketch()
+    keys = (np.arange(2).astype(np.int64) - 1).view(np.uint64)
+    sketch.update(np.repeat(keys, 100), np.repeat(np.array(costs_s), 100))
+    return sketch
+
+
+def test_without_orders_every_row_is_run_with_weight_one() -> None:
+    """A batch frame or an ungoverned query loses nothing."""
+    rows, report = run(task(), batch())
+    assert rows.column("double").to_pylist() == [20 * number for number in range(ROWS)]
+    assert set(rows.column("weight").to_pylist()) == {1.0}
+    assert (report["offered_rows"], report["kept_rows"], report["told"]) == (ROWS, ROWS, 1.0)
+    assert (report["oldest_s"], report["arrival_sum_s"] / report["arrival_rows"]) == (1000.0, 1000.0 + (ROWS - 1) / 2)
+
+
+def test_an_empty_partition_reports_nothing_offered() -> None:
+    """Spark may run a task without rows; its report has no arrival."""
+    rows, report = run(task())
+    assert rows.num_rows == 0
+    assert (report["offered_rows"], report["oldest_s"]) == (0.0, None)
+
+
+def test_rows_for_which_the_function_gives_none_are_left_out_with_their_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Weights stay with their rows; a row left out counts as kept, because it was run."""
+
+    def odd_only(row: dict[str, Any]) -> dict[str, Any] | None:
+        return double(row) if row["kind"] else None
+
+    told(monkeypatch, keep="0:0.5", **dict(costs_messages("costs", 0, 0, learned_costs(1e-5, 1e-3).cells)))
+    rows, report = run(task(odd_only, "economic"), batch())
+    assert {number % 2 for number in rows.column("id").to_pylist()} == {1}
+    assert rows.num_rows < report["kept_rows"]
+    assert rows.column("weight").to_pylist() == pytest.approx([1.01 / 0.5] * rows.num_rows, rel=0.01)
+
+
+def test_uniform_keeps_the_told_share_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schedule's entry for the task's own batch holds, not a later one."""
+    told(monkeypatch, keep=KeepSchedule().with_entry(3, 0.25).with_entry(6, 0.9).to_text())
+    rows, report = run(task(), batch())
+    assert report["told"] == 0.25
+    assert rows.num_rows == report["kept_rows"] == int((batch().column(DRAW).to_numpy() < 0.25).sum())
+    assert set(rows.column("weight").to_pylist()) == {4.0}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_strategy_keeps_the_told_share_of_the_work(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever pays, the learned work that is kept is what was told, and weights add up to the rows offered."""
+    cells = learned_costs(1e-5, 9e-5).cells
+    told(monkeypatch, keep="0:0.5", **dict(costs_messages("costs", 1, 4, cells)))
+    utility = np.ones(ROWS) if strategy == "semantic" else None
+    rows, report = run(task(strategy=strategy), batch(utility=utility))
+    assert report["kept_work"] / report["offered_work"] == pytest.approx(0.5, abs=0.03)
+    assert sum(rows.column("weight").to_pylist()) == pytest.approx(ROWS, rel=0.05)
+
+
+def test_economic_runs_more_rows_than_uniform_for_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dear rows go first: of rows of 1 and 9 units 72 per cent fit into half of the work."""
+    told(monkeypatch, keep="0:0.5", **dict(costs_messages("costs", 0, 2, learned_costs(1e-5, 9e-5).cells)))
+    _, economic = run(task(strategy="economic"), batch())
+    _, uniform = run(task(strategy="uniform"), batch())
+    assert economic["kept_rows"] / ROWS == pytest.approx(0.72, abs=0.03)
+    assert uniform["kept_rows"] / ROWS == pytest.approx(0.5, abs=0.03)
+
+
+def test_costs_meant_for_later_batches_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that runs again must decide as it did the first time."""
+    newer = dict(costs_messages("costs", 1, 6, learned_costs(9e-5, 1e-5).cells))
+    older = dict(costs_messages("costs", 0, 5, learned_costs(1e-5, 9e-5).cells))
+    told(monkeypatch, keep="0:0.5", **older)
+    before, _ = run(task(strategy="economic"), batch())
+    told(monkeypatch, keep="0:0.5", **older, **newer)
+    after, _ = run(task(strategy="economic"), batch())
+    assert after.equals(before)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_same_rows_stay_when_a_task_runs_again(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retried task draws nothing anew."""
+    told(monkeypatch, keep="0:0.3", **dict(costs_messages("costs", 0, 2, learned_costs(1e-5, 9e-5).cells)))
+    utility = np.linspace(0, 1, ROWS) if strategy == "semantic" else None
+    first, _ = run(task(strategy=strategy), batch(utility=utility))
+    again, _ = run(task(strategy=strategy), batch(utility=utility))
+    assert first.equals(again)
+    assert 0 < first.num_rows < ROWS
+
+
+def test_las_keeps_rows_from_all_of_the_batch() -> None:
+    """Rows are taken to arrive over the whole time there is, so that the tail is not dropped in one piece."""
+    keys = np.zeros(1000, np.uint64)
+    sketch = empty_sketch()
+    sketch.update(keys, np.full(1000, 1e-3))
+    rows = Rows(keys, np.zeros(1000), np.zeros(1000), costs_s=np.full(1000, 1e-3))
+    keep = decide("las", rows, sketch, share=0.3).keep
+    assert keep[:500].sum() == pytest.approx(150, abs=10)
+    assert keep[500:].sum() == pytest.approx(150, abs=10)
+
+
+def test_minimum_accuracy_is_held_where_useful_rows_are_dear() -> None:
+    """Half the work would be a tenth of the rows; the minimum accuracy asks for more of them."""
+    costs_s = np.tile([1e-5, 1e-5, 1e-5, 1e-2], 100)
+    utility = np.tile([0.0, 0.0, 0.0, 1.0], 100)
+    free = economic_probabilities(costs_s, utility, share=0.5)
+    bound = economic_probabilities(costs_s, utility, share=0.5, minimum_accuracy=0.2)
+    assert free.mean() < 0.15
+    assert bound.mean() == pytest.approx(0.2, abs=1e-6)
+
+
+def test_no_row_is_without_a_chance() -> None:
+    """A utility of zero leaves one per cent: a weight without bound would ruin every sum."""
+    probability = economic_probabilities(np.ones(4), np.array([0.0, 1.0, 1.0, 1.0]), share=0.5)
+    assert probability.min() == 0.01
+    assert economic_probabilities(np.ones(3), np.zeros(3), share=0.5).tolist() == pytest.approx([0.5] * 3)
+
+
+def test_costs_are_learned_by_key() -> None:
+    """Rows that take longer are found to, by the key that says so."""
+
+    def slow_kind(row: dict[str, Any]) -> dict[str, Any]:
+        until = time.perf_counter() + (4e-4 if row["kind"] else 4e-5)
+        while time.perf_counter() < until:
+            pass
+        return double(row)
+
+    sums = Sums()
+    run(task(slow_kind, learned=sums), batch(600))
+    sketch = empty_sketch()
+    sketch.cells = sums.value
+    cheap_s, dear_s = sketch.costs_s((np.arange(2).astype(np.int64) - 1).view(np.uint64))
+    assert dear_s / cheap_s > 2
+    assert sketch.cells[0, :, 0].sum() == 599, "all but the first row, which pays for imports"
+
+
+def test_an_interruption_counts_as_ten_times_the_estimate_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is stopped for a while must not make its row's key look dear."""
+
+    def interrupted(row: dict[str, Any]) -> dict[str, Any]:
+        if row["id"] == 3:
+            time.sleep(0.2)
+        return double(row)
+
+    told(monkeypatch, keep="0:1.0", **dict(costs_messages("costs", 0, 2, learned_costs(1e-5, 1e-5).cells)))
+    sums = Sums()
+    _, report = run(task(interrupted, learned=sums), batch(100))
+    assert report["function_s"] > 0.2
+    assert sums.value[0, :, 1].sum() < 0.05
+
+
+def test_the_newest_sketch_meant_for_a_batch_is_found() -> None:
+    """Two places are written in turn; which one counts is told by the batch they are for."""
+    properties = dict(costs_messages("costs", 1, 4, learned_costs(1e-3, 1e-3).cells))
+    properties |= dict(costs_messages("costs", 0, 7, learned_costs(1e-1, 1e-1).cells))
+    found = [costs_at(properties.get, "costs", batch_id) for batch_id in (3, 4, 6, 7, 50)]
+    assert found[0] is None
+    means = [sketch.mean_cost_s for sketch in found[1:] if sketch is not None]
+    assert means == pytest.approx([1e-3, 1e-3, 1e-1, 1e-1], rel=0.06)
+
+
+def test_a_failing_function_names_itself_and_the_row() -> None:
+    """Whoever reads the query's exception knows which function, which key, and what went wrong."""
+
+    def brittle(row: dict[str, Any]) -> dict[str, Any]:
+        return {"id": row["id"], "double": 1 // (row["id"] - 7)}
+
+    message = "operator brittle: the function failed on a row with kind = 1: ZeroDivisionError"
+    with pytest.raises(OperatorError, match=message):
+        run(task(brittle), batch())
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"id": 1}, "a row without 'double'; it must give None or a dict with id, double"),
+        (5, "gave a int; it must give None or a dict"),
+        ({"id": 1, "double": "many"}, "column 'double' of the result does not fit its type int64"),
+        ({"id": 2**70, "double": 1}, "column 'id' of the result does not fit its type int64"),
+    ],
+)
+def test_a_result_that_does_not_fit_is_named(result: Any, message: str) -> None:
+    """The text says what came, in which column, and what is asked for."""
+    with pytest.raises(OperatorError, match=message):
+        run(task(lambda row: result if row["id"] == 5 else double(row)), batch(10))
+
+
+@pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
+def test_a_utility_that_means_nothing_is_refused(wrong: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Null, negative and infinite utilities have no probability."""
+    told(monkeypatch, keep="0:0.5")
+    utility = np.ones(10)
+    utility[4] = wrong
+    with pytest.raises(OperatorError, match="utility is null, negative or not finite"):
+        run(task(strategy="semantic"), batch(10, utility=utility))
+
+
+def test_a_share_of_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row kept with probability zero has no weight."""
+    told(monkeypatch, keep="0:0.0")
+    with pytest.raises(OperatorError, match=r"a share of 0\.0 cannot be kept"):
+        run(task(), batch())
