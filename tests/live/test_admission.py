@@ -127,7 +127,8 @@ def test_a_standing_backlog_settles_at_the_target(standing: Standing) -> None:
     mean_s = sum(durations_s) / len(durations_s)
     show(
         f"target {standing.target_s:.2f} s: mean {mean_s:.2f} s, from {min(durations_s):.2f} to "
-        f"{max(durations_s):.2f} s; limit about {sum(limits) / len(limits):,.0f} rows, varies by {variation(limits):.1%}"
+        f"{max(durations_s):.2f} s; limit about {sum(limits) / len(limits):,.0f} rows, "
+        f"varies by {variation(limits):.1%}"
     )
     assert len(limits) == 20
     assert abs(mean_s / standing.target_s - 1) < 0.20
