@@ -6,12 +6,14 @@ The application of "Supporting elasticity in Flink": records of ip, userID, time
 2. IP addresses per user: one user who comes from very many addresses.
 3. Click-through rate per user: clicks over displays.
 
-All three come from one pass. Each record is turned into one entry under its address and one under its user, and a
+Addresses and users are personal data, so pseudonyms replace them first. All three patterns come from one pass: each
+record is turned into one entry under its address and one under its user, and a
 single windowed aggregation counts entries, clicks and distinct counterparts of each.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,12 +22,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 import penstock.functions as pf
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 WINDOW = "60 seconds"
 WATERMARK = "10 seconds"
 USERS_PER_IP = "users_per_ip"
 IPS_PER_USER = "ips_per_user"
+_SALT = "penstock:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,16 @@ class Thresholds:
     smallest_displays: int = 20
 
 
+def pseudonym(text: Column) -> Column:
+    """A stand-in for personal data that cannot be turned back: addresses and users never reach the results."""
+    return F.sha2(F.concat(F.lit(_SALT), text), 256)
+
+
+def pseudonym_of(text: str) -> str:
+    """The same for one text, to look a known fraudster up."""
+    return hashlib.sha256(f"{_SALT}{text}".encode()).hexdigest()
+
+
 def count_patterns(clicks: DataFrame, *, window: str = WINDOW, watermark: str = WATERMARK) -> DataFrame:
     """Entries and clicks with their intervals, and distinct counterparts, for each window, pattern and key.
 
@@ -47,12 +60,18 @@ def count_patterns(clicks: DataFrame, *, window: str = WINDOW, watermark: str = 
     weight = F.col("weight") if "weight" in clicks.columns else F.lit(1.0)
     is_click = (F.col("eventType") == "click").cast("int")
     entries = F.array(
-        F.struct(F.lit(USERS_PER_IP).alias("pattern"), F.col("ip").alias("key"), F.col("userID").alias("other")),
-        F.struct(F.lit(IPS_PER_USER).alias("pattern"), F.col("userID").alias("key"), F.col("ip").alias("other")),
+        F.struct(F.lit(USERS_PER_IP).alias("pattern"), F.col("ip").alias("key"), F.col("user").alias("other")),
+        F.struct(F.lit(IPS_PER_USER).alias("pattern"), F.col("user").alias("key"), F.col("ip").alias("other")),
+    )
+    known = clicks.withWatermark("timestamp", watermark).select(
+        "timestamp",
+        is_click.alias("is_click"),
+        weight.alias("weight"),
+        pseudonym(F.col("ip")).alias("ip"),
+        pseudonym(F.col("userID")).alias("user"),
     )
     return (
-        clicks.withWatermark("timestamp", watermark)
-        .select("timestamp", is_click.alias("is_click"), weight.alias("weight"), F.inline(entries))
+        known.select("timestamp", "is_click", "weight", F.inline(entries))
         .groupBy(F.window("timestamp", window), "pattern", "key")
         .agg(
             *pf.count(name="entries"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from penstock.apps.click_fraud import IPS_PER_USER, USERS_PER_IP
+from penstock.apps.click_fraud import IPS_PER_USER, USERS_PER_IP, pseudonym_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ def summarise_fraud(
 ) -> FraudSummary:
     """Compare the last word on every fraudster of patterns 1 and 2 with the rows up to ``end_offset``."""
     keys = {USERS_PER_IP: content.fraudulent_ips(), IPS_PER_USER: content.fraudulent_users()}
-    wanted = [key for group in keys.values() for key in group]
+    wanted = [pseudonym_of(key) for group in keys.values() for key in group]
     # Entries only ever grow within a window, so the largest report is the last one.
     last = (
         spark.table(table)
@@ -81,7 +81,7 @@ def summarise_fraud(
         .collect()
     )
     truths = {start: _window_truth(content, truth, start, end_offset) for start in {row["start"] for row in last}}
-    ips, users = ([str(text) for text in pool] for pool in (content.ip_pool(), content.user_pool()))
+    ips, users = ([pseudonym_of(str(text)) for text in pool] for pool in (content.ip_pool(), content.user_pool()))
     counts = [
         FraudCount(
             row["start"], row["pattern"], row["key"],

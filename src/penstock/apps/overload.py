@@ -56,9 +56,16 @@ class Tick:
     lag_rows: int | None
 
 
+def click_content(seed: int) -> ClicksContent:
+    """A few thousand users and addresses: the state stays small enough that rows, not keys, are the work."""
+    return ClicksContent(seed=seed, users=3_000, fan_out=100)
+
+
 def clicks(spark: SparkSession, profile: LoadProfile, *, seed: int, epoch_s: float) -> DataFrame:
     """The stream of click records along a load profile that starts at a moment."""
+    content = click_content(seed)
     reader = spark.readStream.format("penstock.load").option("content", "clicks").option("seed", str(seed))
+    reader = reader.option("users", str(content.users)).option("fanOut", str(content.fan_out))
     return reader.option("profile", profile.to_json()).option("startEpochSeconds", f"{epoch_s:.3f}").load()
 
 
@@ -123,7 +130,7 @@ def run_overload(
     assert goal.latency_s is not None
     measured = measure(name, batches, truth, goal_s=goal.latency_s, began_s=epoch_s, ended_s=epoch_s + seconds)
     end_offset = max((batch.end_offset for batch in batches), default=0)
-    fraud = summarise_fraud(spark, name, ClicksContent(seed=seed), truth, end_offset=end_offset)
+    fraud = summarise_fraud(spark, name, click_content(seed), truth, end_offset=end_offset)
     return OverloadRun(measured, fraud)
 
 

@@ -39,6 +39,7 @@ _AS_EXPECTED = 0.35
 _AS_LARGE = 0.6
 _PROVEN_SHARE = 0.75
 _WARM_UP_BATCHES = 8
+_LARGEST_SHARE_STEP = 2.0
 _LEAST_KEPT_PER_TOLD = 0.01
 _KEPT_PER_TOLD_WEIGHT = 0.5
 
@@ -65,6 +66,7 @@ class AdmissionState:
     keep: KeepSchedule = field(default_factory=KeepSchedule)
     kept_per_told: float = 1.0
     largest_batch_rows: float = 0.0
+    largest_read_rows: float = 0.0
     batches: int = 0
     batches_settled: int = 0
     batches_infeasible: int = 0
@@ -222,7 +224,8 @@ class AdmissionController:
         if self._state.batches > 0:
             self._batch_time.update(signal.rows, signal.work_rows, signal.duration_s)
         largest = max(float(signal.work_rows), self._state.largest_batch_rows * _LARGEST_BATCH_DECAY)
-        self._update(batches=self._state.batches + 1, largest_batch_rows=largest)
+        largest_read = max(float(signal.rows), self._state.largest_read_rows * _LARGEST_BATCH_DECAY)
+        self._update(batches=self._state.batches + 1, largest_batch_rows=largest, largest_read_rows=largest_read)
 
     def _learn_guard(self, signal: BatchSignal) -> None:
         """Learn how much the guard really keeps of what it is told to."""
@@ -268,7 +271,10 @@ class AdmissionController:
         return fits_rows, actions
 
     def _next_budget(self, signal: BatchSignal, fits_rows: float) -> float:
-        trusted = self._settings.growth_factor * self._state.largest_batch_rows
+        share = self._largest_coming_share(signal)
+        # Neither kept nor read rows may outgrow what was seen: a smaller share must not make for a giant read.
+        seen_rows = min(self._state.largest_batch_rows, share * self._state.largest_read_rows)
+        trusted = self._settings.growth_factor * seen_rows
         if not self._is_known(signal, fits_rows):
             budget = min(self._explored(signal, fits_rows), trusted)
         else:
@@ -288,8 +294,10 @@ class AdmissionController:
             self._largest_coming_share(signal),
             at_most_rows=self._settings.growth_factor * self._state.largest_batch_rows,
         )
+        # If it was the reading that took the time, a smaller share does not make room for more of it.
+        comparable_rows = min(float(signal.work_rows), self._largest_coming_share(signal) * signal.rows)
         return explored_rows(
-            rows=max(1, signal.work_rows),
+            rows=max(1, round(comparable_rows)),
             duration_s=signal.duration_s,
             target_s=self._target_s,
             goal_s=goal_s,
@@ -362,18 +370,20 @@ class AdmissionController:
     def _keep_action(self, signal: BatchSignal, decision: KeepDecision, fits_rows: float) -> list[Action]:
         from_batch = signal.batch_id + _FIRST_FREE_BATCH
         old = self._share_at(from_batch)
-        if self._shedding is None or not _is_news(old, decision.fraction, self._shedding.dead_band):
+        # Step by step: what reading costs without keeping shows only once the share has moved.
+        fraction = min(max(decision.fraction, old / _LARGEST_SHARE_STEP), old * _LARGEST_SHARE_STEP)
+        if self._shedding is None or not _is_news(old, fraction, self._shedding.dead_band):
             return []
-        told = decision.fraction if decision.fraction >= 1.0 else decision.fraction / self._state.kept_per_told
+        told = fraction if fraction >= 1.0 else fraction / self._state.kept_per_told
         self._update(keep=self.keep.with_entry(from_batch, told))
         return [
             Action(
                 ActionKind.KEEP_FRACTION,
                 self._query.name,
                 f"batch {signal.batch_id}",
-                wording.keep(decision, fits_rows, from_batch),
+                wording.keep(decision, fraction, fits_rows, from_batch),
                 target=f"from batch {from_batch}",
-                value=decision.fraction,
+                value=fraction,
                 previous=old,
                 unit="fraction",
                 expected={"from_batch": float(from_batch), "told": told, "demand_rows": decision.demand_rows},

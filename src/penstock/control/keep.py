@@ -66,4 +66,9 @@ def keep_fraction(
     fitting = (1.0 - headroom) * model.share_within(target_s, demand_rows)
     fraction = min(1.0, max(minimum_accuracy, smallest_keep, fitting))
     kept_rows = fraction * demand_rows
-    return KeepDecision(fraction, demand_rows, max(0.0, kept_rows - model.kept_rows_within(target_s, fraction)))
+    return KeepDecision(fraction, demand_rows, _missing(kept_rows, model.kept_rows_within(target_s, fraction)))
+
+
+def _missing(kept_rows: float, fitting_rows: float) -> float:
+    """Rows without room; a rounding error is none."""
+    return kept_rows - fitting_rows if kept_rows > fitting_rows * (1.0 + 1e-9) else 0.0

@@ -62,14 +62,15 @@ def limit(
     return reason + f"; {budget_rows:,.0f} with a view to the batch in flight"
 
 
-def keep(decision: KeepDecision, fits_rows: float, from_batch: int) -> str:
+def keep(decision: KeepDecision, fraction: float, fits_rows: float, from_batch: int) -> str:
     """Why a share of the rows is kept."""
-    if decision.fraction >= 1.0:
+    if fraction >= 1.0:
         return f"{decision.demand_rows:,.0f} rows a batch fit, so nothing is dropped from batch {from_batch} on"
-    return (
+    reason = (
         f"{decision.demand_rows:,.0f} rows a batch arrive or wait, and {fits_rows:,.0f} fit: "
-        f"{decision.fraction:.1%} are kept from batch {from_batch} on"
+        f"{fraction:.1%} are kept from batch {from_batch} on"
     )
+    return reason if fraction == decision.fraction else f"{reason}, on the way to {decision.fraction:.1%}"
 
 
 def infeasible(

@@ -1,0 +1,246 @@
+"""The guard on a real session: who stays, with what weight, and who stays again when a batch is run again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as fn
+
+import penstock.functions as pf
+from live.driver_guarded import FAILING_BATCH, KILLED_BATCH, SHARE
+from live.helpers import costly, load_rows, show, wait_for_batches, wait_until
+from penstock import Goal
+from penstock.errors import InvalidGuardError
+from penstock.spark import internals
+from penstock.spark.guard import KEEP_PROPERTY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock import Penstock
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+
+FREE = Goal(minimum_accuracy=0.1)
+"""Without a latency goal nothing is decided: only what a test sends is in force."""
+
+
+def backlog(spark: SparkSession, rows_per_batch: int, **options: str) -> DataFrame:
+    """Batches of one size, as many as are asked for."""
+    return load_rows(spark, "constant:rate=0,backlog=10000000", maxRowsPerBatch=str(rows_per_batch), **options)
+
+
+def tell_share(query: StreamingQuery, share: float) -> int:
+    """Let batches keep a share from one on that is not planned yet; gives that batch."""
+    last = query.lastProgress
+    from_batch = (last.batchId if last is not None else 0) + 3
+    internals.send_to_tasks(internals.execution_of(query), KEEP_PROPERTY, f"{from_batch}:{share!r}")
+    return from_batch
+
+
+def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
+    """Wait until a batch is reported."""
+
+    def reported() -> bool:
+        assert query.exception() is None, f"the query died: {query.exception()}"
+        last = query.lastProgress
+        return last is not None and last.batchId >= batch_id
+
+    wait_until(reported, f"batch {batch_id}")
+
+
+def guard_reports(query: StreamingQuery, from_batch: int = 0) -> list[Any]:
+    """What the guard of a query observed, batch by batch."""
+    return [
+        next(iter(report.observedMetrics.values()))
+        for report in query.recentProgress
+        if report.batchId >= from_batch and report.observedMetrics
+    ]
+
+
+def test_weights_are_one_over_p_and_estimates_hold_the_truth(
+    stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """At a share of a quarter every weight is four, and count and average are within four errors of the truth."""
+    pen = attach()
+    found: dict[int, Any] = {}
+
+    def estimate(frame: DataFrame, batch_id: int) -> None:
+        weights = [fn.min("weight").alias("least"), fn.max("weight").alias("most"), fn.count("*").alias("kept")]
+        found[batch_id] = frame.agg(*pf.count(), *pf.avg("value"), *weights).collect()[0]
+
+    guarded = pen.guard(backlog(stopping, 20_000))
+    query = pen.govern(guarded.writeStream.queryName("weights").foreachBatch(estimate), FREE).start()
+    wait_for_batches(query, 1)
+    from_batch = tell_share(query, 0.25)
+    wait_for_batch(query, from_batch + 2)
+    query.stop()
+    shed = [row for batch_id, row in found.items() if batch_id >= from_batch]
+    assert len(shed) >= 3
+    for row in shed:
+        assert (row.least, row.most) == (4.0, 4.0)
+        assert row.kept == pytest.approx(5000, abs=300)
+        assert abs(row["count"] - 20_000) < 4 * row.count_error
+        assert row.count_low < row["count"] < row.count_high
+    whole = found[0]
+    assert (whole.least, whole.most, whole.kept) == (1.0, 1.0, 20_000)
+    for row in shed:
+        # The average of a batch that lost nothing stands for the truth: all batches are drawn alike.
+        assert abs(row.avg_value - whole.avg_value) < 4 * row.avg_value_error + 0.02 * abs(whole.avg_value)
+
+
+def test_a_keyed_guard_keeps_the_same_keys_on_both_sides_of_a_join(
+    stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """Half of the keys survive the join of two guarded streams, not a quarter, and each with all of its rows."""
+    pen = attach()
+    found: list[Any] = []
+    sides = [
+        pen.guard(backlog(stopping, 2000, keys="200"), key="key").select("offset", "key", fn.col("weight").alias(name))
+        for name in ("left", "right")
+    ]
+    joined = sides[0].join(sides[1], ["offset", "key"])
+    writer = joined.writeStream.queryName("joined").foreachBatch(lambda frame, _: found.extend(frame.collect()))
+    query = writer.start()
+    wait_until(lambda: query.recentProgress or None, "first batch")
+    internals.send_to_tasks(internals.execution_of(query), KEEP_PROPERTY, "0:0.5")
+    already = query.recentProgress[-1].batchId + 2
+    wait_for_batch(query, already + 2)
+    query.stop()
+    first = 2000 * already
+    rows = [row for row in found if first <= row.offset < first + 2000]
+    kept_keys = {row.key for row in rows}
+    assert 0.35 < len(kept_keys) / 200 < 0.65
+    assert {(row.left, row.right) for row in rows} == {(2.0, 2.0)}
+    assert len(rows) == pytest.approx(2000 * len(kept_keys) / 200, rel=0.15)
+
+
+@pytest.mark.parametrize("shape", ["window", "stateful", "foreach_batch"])
+def test_a_guard_stands_before_every_shape_of_query(
+    shape: str, stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """Windows, deduplication and foreachBatch run behind a guard, which reports what it kept."""
+    pen = attach()
+    guarded = pen.guard(backlog(stopping, 2000))
+    if shape == "window":
+        counted = guarded.groupBy(fn.window("timestamp", "1 second")).agg(*pf.count())
+        writer = counted.writeStream.format("noop").outputMode("update")
+    elif shape == "stateful":
+        writer = guarded.dropDuplicates(["key"]).writeStream.format("noop")
+    else:
+        writer = guarded.writeStream.foreachBatch(lambda frame, _: frame.count())
+    query = pen.govern(writer.queryName(f"before_{shape}"), FREE).start()
+    wait_for_batches(query, 1)
+    from_batch = tell_share(query, 0.5)
+    wait_for_batch(query, from_batch)
+    query.stop()
+    reports = guard_reports(query, from_batch)
+    assert {report.told for report in reports} == {0.5}
+    assert all(0.42 < report.kept_rows / report.offered_rows < 0.58 for report in reports)
+
+
+def test_a_batch_frame_gets_weights_of_one(spark: SparkSession, attach: Callable[..., Penstock]) -> None:
+    """Outside a stream a guard drops nothing."""
+    pen = attach()
+    guarded = pen.guard(spark.range(100), arrival=None)
+    assert guarded.agg(fn.sum("weight"), fn.count("*")).collect()[0][:] == (100.0, 100)
+
+
+def test_the_minimum_accuracy_is_never_broken(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+    """Under an overload that would ask for far less, every batch is told the minimum accuracy or more."""
+    pen = attach(settings={"admission.first_batch_rows": 200})
+    rows = costly(pen.guard(load_rows(stopping, "constant:rate=200000", keys="50")), 60)
+    goal = Goal(latency="1 second", minimum_accuracy=0.6)
+    query = pen.govern(rows.writeStream.queryName("least").format("noop"), goal).start()
+    wait_until(lambda: any(report.told < 1.0 for report in guard_reports(query)), "shedding", within_s=150)
+    wait_for_batch(query, query.lastProgress.batchId + 3)  # type: ignore[union-attr]
+    query.stop()
+    told = [report.told for report in guard_reports(query)]
+    show(f"{len(told)} batches, least told {min(told):.3f}")
+    assert min(told) >= 0.6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"key": "client"}, "guard key 'client' is not there; name one of: offset, timestamp, key, value"),
+        ({"arrival": "at"}, "arrival column 'at' is not there"),
+        ({"arrival": "value"}, "arrival column 'value' is of type double: cast it to timestamp"),
+    ],
+)
+def test_what_cannot_serve_is_refused_at_once(
+    arguments: dict[str, Any], message: str, stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """Mistakes show when the guard is built, and name the remedy."""
+    with pytest.raises(InvalidGuardError, match=message):
+        attach().guard(backlog(stopping, 100), **arguments)
+
+
+def test_a_null_key_is_named_in_the_query_s_exception(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+    """A row without a key cannot be kept with its like; the text names the column and what to do."""
+    holes = backlog(stopping, 1000).withColumn("client", fn.when(fn.col("key") != 5, fn.col("key")))
+    guarded = attach().guard(holes, key="client")
+    query = guarded.writeStream.queryName("null_key").format("noop").start()
+    with pytest.raises(StreamingQueryException, match="guard key 'client' is null: fill it"):
+        query.awaitTermination(60)
+
+
+def test_the_same_rows_stay_after_kill_and_retry(tmp_path: Path) -> None:
+    """Killed in mid-batch while shedding, a driver keeps the very same rows when it runs the batch again.
+
+    So does a task whose first attempt failed.
+    """
+    (tmp_path / "attempts").mkdir()
+    first = start_driver(tmp_path, "first")
+    try:
+        wait_until(lambda: len(attempts(tmp_path, "first", KILLED_BATCH)) == 2, "rows of the batch", within_s=150)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    second = start_driver(tmp_path, "second")
+    try:
+        wait_until(lambda: len(attempts(tmp_path, "second", KILLED_BATCH)) == 2, "the batch again", within_s=150)
+    finally:
+        os.killpg(second.pid, signal.SIGKILL)
+        second.wait()
+
+    before, after = attempts(tmp_path, "first", KILLED_BATCH), attempts(tmp_path, "second", KILLED_BATCH)
+    assert after == before
+    kept = sum(len(offsets) for offsets in before.values())
+    assert kept / 2000 == pytest.approx(SHARE, abs=0.06)
+    retried = attempts(tmp_path, "first", FAILING_BATCH)
+    assert {attempt for _, attempt in retried} == {0, 1}
+    for partition in (0, 1):
+        assert retried[partition, 0] == retried[partition, 1]
+        assert 0 < len(retried[partition, 0]) < 1000
+
+
+def start_driver(folder: Path, run: str) -> subprocess.Popen[bytes]:
+    """A driver in a process group of its own, so that its JVM and workers die with it."""
+    command = [sys.executable, str(Path(__file__).parent / "driver_guarded.py"), str(folder), run]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, env=environment
+    )
+
+
+def attempts(folder: Path, run: str, batch_id: int) -> dict[tuple[int, int], list[int]]:
+    """Offsets by partition and attempt, of those attempts that have written all of theirs."""
+    found = {}
+    for path in (folder / "attempts").glob(f"{run}-{batch_id}-*"):
+        text = path.read_text(encoding="utf-8")
+        if text or time.time() - path.stat().st_mtime > 1:
+            partition, attempt = path.name.split("-")[2:]
+            found[int(partition), int(attempt)] = [int(word) for word in text.split()]
+    return found
