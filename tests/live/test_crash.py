@@ -32,7 +32,7 @@ EARLY_KILLS = 3
 
 
 class Driver:
-    """A driver process in a group of its own, with what it has told so far."""
+    """A driver process in a session of its own, with what it has told so far."""
 
     def __init__(self, folder: Path, mode: str) -> None:
         command = [sys.executable, str(DRIVER), str(folder), str(ROWS), mode]
@@ -65,10 +65,10 @@ class Driver:
         return sum(line.startswith(word) for line in self.lines()) >= count
 
     def kill(self) -> list[str]:
-        """Kill driver, JVM and Python workers at once; gives what the driver had told."""
+        """Kill driver and JVM at once, and see the Python workers go with them; gives what the driver had told."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        wait_until(lambda: not group_members(self.process.pid), "end of the process group")
+        wait_until(lambda: not session_members(self.process.pid), "end of the killed driver's processes")
         assert self.process.stdout is not None
         rest = b"" if self.process.stdout.closed else self.process.stdout.read()
         self._told += rest
@@ -76,12 +76,15 @@ class Driver:
         return self._told.decode().split("\n")[:-1]
 
 
-def group_members(group: int) -> list[str]:
-    """Processes of a group that are still there, zombies apart."""
+def session_members(leader: int) -> list[str]:
+    """Processes that a driver started and that are still there, zombies apart.
+
+    Spark's Python daemons make groups of their own, but stay in the session of the driver.
+    """
     found = []
     for process in psutil.process_iter(["pid", "name", "status"]):
         try:
-            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
+            if os.getsid(process.pid) == leader and process.info["status"] != psutil.STATUS_ZOMBIE:
                 found.append(f"{process.pid} {process.info['name']}")
         except ProcessLookupError:
             continue
@@ -141,7 +144,7 @@ def test_ten_kills_lose_no_action_and_no_row(spark: SparkSession, tmp_path: Path
         told = driver.kill() if driver.process.poll() is None else driver.lines()
     told_actions |= recorded_actions(told)
     assert min(told_batches(told)) >= newest_batch
-    wait_until(lambda: not group_members(driver.process.pid), "end of the last driver's processes")
+    wait_until(lambda: not session_members(driver.process.pid), "end of the last driver's processes")
 
     with open_reader(tmp_path / "penstock.db") as store:
         stored = {record.action_id: record.to_dict() for record in store.actions()}

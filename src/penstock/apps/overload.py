@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.apps.click_fraud import count_patterns, suspects
 from penstock.apps.fraud_truth import summarise_fraud
 from penstock.apps.measure import batch_records, measure
+from penstock.control.target import target_batch_s
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import ClicksContent
 from penstock.spark.attach import attach
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 _CAPACITY_BACKLOG_ROWS = 500_000_000
 _CAPACITY_SETTINGS = {"admission.first_batch_rows": 50_000, "admission.growth_factor": 16}
-_SETTLED_BATCHES = 4
+_SETTLED_BATCHES = 6
 _TICK_S = 0.25
 PLAIN, GOVERNED = "plain", "governed"
 
@@ -74,8 +75,8 @@ def measure_capacity(
 ) -> float:
     """Rows per second that the pipeline processes on a standing backlog, in batches of the length the goal allows.
 
-    Admission finds that length; it starts with more rows than it would dare on a stranger's query. What it learns is
-    recorded under the name of the governed run, which begins with it.
+    Admission finds that length and learns what fits into it; it starts with more rows than it would dare on a
+    stranger's query. What it learns is recorded under the name of the governed run, which begins with it.
     """
     settings = {**_CAPACITY_SETTINGS, "store.path": str(store_path)}
     with attach(spark, settings=settings) as pen:
@@ -89,20 +90,20 @@ def _capacity(
     profile = LoadProfile.constant(1.0).with_backlog(_CAPACITY_BACKLOG_ROWS)
     rows = clicks(spark, profile, seed=seed, epoch_s=time.time())
     query = _start(pen.govern(_writer(rows, name), goal), name)
-    target_s = pen.watched(name).controller.target_batch_s  # type: ignore[union-attr]
+    target_s = target_batch_s(goal, 0.0, pen.settings.admission.batch_share_of_goal)
     assert target_s is not None
     began_s = time.monotonic()
     while (elapsed_s := time.monotonic() - began_s) < seconds:
         time.sleep(_TICK_S)
         watch(_tick("capacity", query, elapsed_s, seconds, None))
         settled = [batch for batch in batch_records(query) if batch.duration_s > 0.8 * target_s]
-        if len(settled) >= 2 * _SETTLED_BATCHES:
+        if len(settled) >= _SETTLED_BATCHES:
             break
-    batches = batch_records(query)
+    controller = pen.watched(name).controller
+    assert controller is not None
+    rows_per_batch = controller.batch_time.kept_rows_within(target_s, 1.0)
     query.stop()
-    # The first batch compiles the query; the fastest of the others are those of about the right length.
-    fastest = sorted(batches[1:] or batches, key=lambda batch: batch.rows / batch.duration_s)[-_SETTLED_BATCHES:]
-    return sum(batch.rows for batch in fastest) / sum(batch.duration_s for batch in fastest)
+    return rows_per_batch / target_s
 
 
 def run_overload(
@@ -116,11 +117,18 @@ def run_overload(
     seconds: float,
     watch: Callable[[Tick], None],
 ) -> OverloadRun:
-    """Run the pipeline for so many seconds under a load, guarded and governed where there is a Penstock."""
+    """Run the pipeline for so many seconds under a load, governed where there is a Penstock.
+
+    A goal with a minimum accuracy below one gets a guard as well.
+    """
     epoch_s = time.time()
     truth = LoadTruth(profile, round(epoch_s * 1000))
     rows = clicks(spark, profile, seed=seed, epoch_s=epoch_s)
-    query = _start(_writer(rows, name) if pen is None else pen.govern(_writer(pen.guard(rows), name), goal), name)
+    if pen is None:
+        query = _start(_writer(rows, name), name)
+    else:
+        guarded = rows if goal.minimum_accuracy >= 1.0 else pen.guard(rows)
+        query = _start(pen.govern(_writer(guarded, name), goal), name)
     while (elapsed_s := time.time() - epoch_s) < seconds:
         time.sleep(min(_TICK_S, seconds - elapsed_s))
         watch(_tick(name, query, elapsed_s, seconds, truth))

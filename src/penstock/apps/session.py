@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,10 +15,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def local_session(name: str, *, cores: int = 2, memory: str = "2g", **conf: str) -> Iterator[SparkSession]:
+def local_session(name: str, *, cores: int = 2, memory: str = "2g", log: Path | None = None) -> Iterator[SparkSession]:
     """A quiet session on this machine, on loopback only, ended with everything in it.
 
-    Underscores in names of ``conf`` stand for dots: ``spark_sql_shuffle_partitions="4"``.
+    What the JVM and its workers write goes to ``log``: a query that is stopped in the middle of a batch leaves
+    complaints of workers whose pipe broke, which mean nothing to whoever watches a demonstration.
     """
     # Executors must run the driver's own interpreter: another one would lack Penstock, or be another version.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -34,12 +36,12 @@ def local_session(name: str, *, cores: int = 2, memory: str = "2g", **conf: str)
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.numRecentProgressUpdates": "10000",
-        **{key.replace("_", "."): value for key, value in conf.items()},
     }
     builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _standard_error_to(log):
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     try:
         yield spark
@@ -47,3 +49,17 @@ def local_session(name: str, *, cores: int = 2, memory: str = "2g", **conf: str)
         for query in spark.streams.active:
             query.stop()
         spark.stop()
+
+
+@contextmanager
+def _standard_error_to(log: Path | None) -> Iterator[None]:
+    """Give a process that is started meanwhile another place for its complaints."""
+    kept = os.dup(2)
+    target = os.open(log or Path(os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)

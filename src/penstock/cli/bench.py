@@ -51,3 +51,31 @@ def idle(
     ]
     print_table(["pair", "plain, rows/s", "attached, rows/s", "ratio"], rows)
     typer.echo(f"\nattached but idle: {result.median_ratio:.3f} of plain Spark (median of {len(result.pairs)} pairs)")
+
+
+@app.command()
+def overhead(
+    pairs: Annotated[int, typer.Option(min=1, max=99, help="How many pairs to run of each part.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Compare queries with a guard or an operator that drops nothing with the same queries without, in pairs.
+
+    For example:
+      penstock bench overhead --pairs 9 --json
+    """
+    from penstock.bench.overhead import bench_overhead  # noqa: PLC0415 - imports Spark
+
+    results = bench_overhead(pairs=pairs, say=lambda text: typer.echo(text, err=True))
+    if as_json:
+        print_json({"bench": "overhead", "parts": [result.to_dict() for result in results]})
+        return
+    rows = [
+        [result.part, str(number), f"{pair.bare_rows_per_s:,.0f}", f"{pair.with_rows_per_s:,.0f}", f"{pair.ratio:.3f}"]
+        for result in results
+        for number, pair in enumerate(result.pairs, start=1)
+    ]
+    print_table(["part", "pair", "bare, rows/s", "with, rows/s", "ratio"], rows)
+    for result in results:
+        verdict = "met" if result.is_met else "missed"
+        figures = f"median {result.median_ratio:.3f} of the bare query, at least {result.least_ratio:g} wanted"
+        typer.echo(f"\n{result.part}: {figures}: {verdict}")

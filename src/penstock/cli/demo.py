@@ -28,8 +28,8 @@ def command(
     load: Annotated[float, typer.Option(min=0.1, max=20, help="Load in multiples of the measured capacity.")] = 3.0,
     goal: Annotated[str, typer.Option(help="Latency goal of the governed run.")] = "5 seconds",
     minimum_accuracy: Annotated[
-        float, typer.Option(min=0.001, max=1, help="Smallest share of rows that the governed run must keep.")
-    ] = 0.05,
+        float, typer.Option(min=0.001, max=1, help="Smallest share of rows to keep; below 1 rows may be shed.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the click records.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Directory for report and log; a new one in artifacts/.")] = None,
     as_json: AsJson = False,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _FEEDBACK_DELAY_BATCHES = 1
 _FIRST_FREE_BATCH = 2
-_ARRIVAL_HALF_LIFE_S = 10.0
+_ARRIVAL_HALF_LIFE_S = 5.0
 _LARGEST_BATCH_DECAY = 0.99
 _ROWS_PER_UNIT_WEIGHT = 0.3
 _SMALLEST_WORK_SHARE = 0.25
@@ -230,9 +230,9 @@ class AdmissionController:
     def _learn_guard(self, signal: BatchSignal) -> None:
         """Learn how much the guard really keeps of what it is told to."""
         guard = signal.guard
-        if guard is None or guard.keep_fraction >= 1.0 or guard.measured_fraction <= 0:
+        if guard is None or guard.keep_fraction >= 1.0 or guard.processed_fraction <= 0:
             return
-        ratio = min(max(guard.measured_fraction / guard.keep_fraction, _LEAST_KEPT_PER_TOLD), 1.0)
+        ratio = min(max(guard.processed_fraction / guard.keep_fraction, _LEAST_KEPT_PER_TOLD), 1.0)
         known = self._state.kept_per_told
         self._update(kept_per_told=known + _KEPT_PER_TOLD_WEIGHT * (ratio - known))
 
