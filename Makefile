@@ -11,15 +11,18 @@ READY := .venv/.penstock-ready
 WITH_JAVA := scripts/with-java
 SPELLED := README.md CHANGELOG.md CONTRIBUTING.md Makefile docs examples scripts src tests
 
-.PHONY: help demo test lint format bench docs doctor setup clean
+.PHONY: help demo test test-all lint format bench docs doctor setup clean
 
 help: ## show this list
-	@sed -nE 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo: $(READY) ## see Penstock keep a query inside its latency goal
 	@$(WITH_JAVA) $(BIN)/penstock demo
 
-test: lint ## lint, then run all tests, those on a real Spark session included
+test: lint ## lint, then run the tests, those on a real Spark session included
+	@$(WITH_JAVA) scripts/run-tests $(BIN)/python
+
+test-all: lint ## as test, with the slow ones too
 	@$(WITH_JAVA) $(BIN)/python -m pytest
 
 lint: $(READY) ## check style, formatting, types, the direction of imports, spelling

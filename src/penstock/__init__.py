@@ -16,7 +16,7 @@ __all__ = ["Goal", "Penstock", "__version__", "attach"]
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the module protocol
     """Import what needs Spark only when it is used, so that the command line answers at once."""
     if name in {"attach", "Penstock"}:
-        from penstock.spark import attach as module  # noqa: PLC0415
+        from penstock.spark import attach as module  # noqa: PLC0415 - imported only where it is used
 
         return getattr(module, name)
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")

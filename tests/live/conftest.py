@@ -51,7 +51,7 @@ def stopping(spark: SparkSession) -> Iterator[SparkSession]:
 def attach(stopping: SparkSession) -> Iterator[Callable[..., Penstock]]:
     """Attach to the session with a store in memory; queries are stopped and the hold ends with the test."""
     import penstock  # noqa: PLC0415 - Spark is imported only where a test asks for it
-    from penstock.store import MemoryStore  # noqa: PLC0415
+    from penstock.store import MemoryStore  # noqa: PLC0415 - imported only where it is used
 
     holds: list[Penstock] = []
 

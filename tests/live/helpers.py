@@ -144,4 +144,4 @@ def variation(values: list[float]) -> float:
 
 def show(figures: str) -> None:
     """Show measured figures to whoever runs the tests with ``-s``."""
-    print(f"\n    {figures}", end="", flush=True)  # noqa: T201
+    print(f"\n    {figures}", end="", flush=True)  # noqa: T201 - figures for whoever runs with -s

@@ -68,7 +68,7 @@ def test_backpressure_without_a_restart(spark: SparkSession, attach: Attach) -> 
 def test_a_cold_start_on_five_million_rows_keeps_its_goal(spark: SparkSession, attach: Attach) -> None:
     """Governed, no batch after the first takes longer than the goal; plain Spark puts all rows into its first batch."""
     backlog, goal_s = 5_000_000, 5.0
-    rows = costly(load_rows(spark, f"constant:rate=0,backlog={backlog}"), 5)
+    rows = costly(load_rows(spark, f"constant:rate=0,backlog={backlog}"), 9)
     plain_query = start(rows, "plain")
     plain = wait_for_batches(plain_query, 1, within_s=200)[0]
     plain_query.stop()

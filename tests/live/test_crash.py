@@ -37,9 +37,11 @@ class Driver:
     def __init__(self, folder: Path, mode: str) -> None:
         command = [sys.executable, str(DRIVER), str(folder), str(ROWS), mode]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True, env=environment
-        )
+        self._errors = folder / "driver.err"
+        with self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True, env=environment
+            )
         self._told = b""
 
     def lines(self) -> list[str]:
@@ -56,8 +58,10 @@ class Driver:
         """Wait for so many lines that begin with a word."""
 
         def told() -> bool:
-            assert self.process.poll() is None or self._has(word, count), f"the driver ended without {word!r}"
-            return self._has(word, count)
+            ended = self.process.poll() is not None
+            has_told = self._has(word, count)
+            assert has_told or not ended, f"the driver ended without {word!r}: {self._errors.read_text()[-2000:]}"
+            return has_told
 
         wait_until(told, f"{word!r} number {count} of the driver", within_s=within_s)
 

@@ -40,6 +40,7 @@ def test_every_example_has_a_test() -> None:
     assert [path.name for path in sorted(EXAMPLES.glob("*.py")) if f'"{path.name}"' not in source] == []
 
 
+@pytest.mark.slow
 def test_observing_leaves_the_query_as_it_is(tmp_path: Path) -> None:
     """Observed only, the first batch takes the whole backlog, and the limit that would have held is in the log."""
     output = run("01-observe.py", tmp_path)
@@ -58,6 +59,7 @@ def test_goal_by_name_limits_the_first_batch(tmp_path: Path) -> None:
     assert "fault" not in output
 
 
+@pytest.mark.slow
 def test_fluent_form_explains_itself(tmp_path: Path) -> None:
     """A goal given at the writer holds from the first batch on, and the explanation names it."""
     output = run("03-fluent.py", tmp_path)
@@ -66,6 +68,7 @@ def test_fluent_form_explains_itself(tmp_path: Path) -> None:
     assert "waves, source 0, reads at most" in output
 
 
+@pytest.mark.slow
 def test_adopted_query_is_limited_and_let_go(tmp_path: Path) -> None:
     """Before adoption a batch takes the backlog; the limit after it rests on finished batches, until the release."""
     output = run("04-adopt.py", tmp_path)

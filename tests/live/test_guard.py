@@ -193,6 +193,7 @@ def test_a_null_key_is_named_in_the_query_s_exception(stopping: SparkSession, at
         query.awaitTermination(60)
 
 
+@pytest.mark.slow
 def test_the_same_rows_stay_after_kill_and_retry(tmp_path: Path) -> None:
     """Killed in mid-batch while shedding, a driver keeps the very same rows when it runs the batch again.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 # Workers have no tests to import: the functions below go to them as they are.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -179,7 +179,7 @@ class OldReader(DataSourceStreamReader):
 class LimitedReader(OldReader):
     """A reader with 100,000 rows and a limit of its own."""
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # type: ignore[override]  # noqa: N802
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - a name of Spark
         """Obey."""
         assert isinstance(limit, ReadMaxRows | ReadAllAvailable), f"what limit is {limit}?"
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 100_000
@@ -202,7 +202,7 @@ class SimpleReader(SimpleDataSourceStreamReader):
         row = start["row"]
         return iter([(number,) for number in range(row, row + 20)]), {"row": row + 20}
 
-    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:  # type: ignore[override]  # noqa: N802
+    def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[int]]:  # type: ignore[override]  # noqa: N802 - a name of Spark
         """The same again."""
         return iter([(number,) for number in range(start["row"], end["row"])])
 
@@ -254,7 +254,7 @@ def by_value() -> Iterator[None]:
     """Send this module's classes to the Python workers whole, since they cannot import a test module."""
     import sys  # noqa: PLC0415 - only this fixture needs it
 
-    from pyspark import cloudpickle  # noqa: PLC0415
+    from pyspark import cloudpickle  # noqa: PLC0415 - imported only where it is used
 
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)

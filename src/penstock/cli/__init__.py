@@ -63,8 +63,11 @@ def _help_of(function: Callable[..., None]) -> str:
 app.callback(help=_help_of(penstock))(penstock)
 for _name, _command in _COMMANDS.items():
     app.command(_name, help=_help_of(_command))(_command)
-app.add_typer(bench.app, name="bench")
-app.add_typer(experiment.app, name="experiment")
+for _name, _group, _callback in (
+    ("bench", bench.app, bench.every),
+    ("experiment", experiment.app, experiment.experiment),
+):
+    app.add_typer(_group, name=_name, help=_help_of(_callback))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

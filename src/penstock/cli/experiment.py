@@ -21,7 +21,11 @@ _FIGURES = (4, 5, 6, 7, 8, 9)
 
 @app.callback()
 def experiment() -> None:
-    """Repeat the experiments of the papers that Penstock is built on."""
+    """Repeat the experiments of the papers that Penstock is built on.
+
+    For example:
+      penstock experiment las --underprovision 0.25 --runs 100
+    """
 
 
 @app.command()

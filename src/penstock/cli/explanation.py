@@ -117,7 +117,9 @@ def _newest_of_each(entries: Iterable[RecordedAction]) -> list[RecordedAction]:
 
 def _sentence(entry: RecordedAction) -> str:
     action = entry.action
-    subject = f"{action.query}, {action.target}," if action.target else f"{action.query}"
+    # The id of a query tells its checkpoint apart from others in the log; to a reader it is noise.
+    has_part = action.target and action.kind is not ActionKind.GOVERN
+    subject = f"{action.query}, {action.target}," if has_part else f"{action.query}"
     value = "any amount" if action.value is None else _amount(action.value, action.unit)
     before = "" if action.previous is None else f" ({_amount(action.previous, action.unit)} before)"
     phrase = _PHRASES[action.kind].format(time=local_time(entry.time_s), value=value, before=before)

@@ -39,18 +39,18 @@ def figure_plan(figure: int, *, underprovision: float = 0.25) -> FigurePlan:
         levels = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.1, 0.0, -0.1)
         points = [(level, LasExperiment(underprovision=level)) for level in levels]
         return FigurePlan("Amount of under-provisioning", "underprovision", tuple(points))
-    if figure == 5:  # noqa: PLR2004
+    if figure == 5:  # noqa: PLR2004 - as above
         thresholds_ms = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8)
         points = [(t, LasExperiment(underprovision=u, threshold_s=t / 1000.0)) for t in thresholds_ms]
         return FigurePlan("Latency threshold", "threshold_ms", tuple(points))
-    if figure == 6:  # noqa: PLR2004
+    if figure == 6:  # noqa: PLR2004 - as above
         points = [(0.1 * 2**step, _largest_cost(0.0001 * 2**step, u)) for step in range(10)]
         return FigurePlan("Largest execution time, which is also the threshold", "largest_cost_ms", tuple(points))
-    if figure == 7:  # noqa: PLR2004
+    if figure == 7:  # noqa: PLR2004 - as above
         skews = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
         points = [(skew, LasExperiment(underprovision=u, shape=StreamShape(zipf=skew))) for skew in skews]
         return FigurePlan("Skew of the key frequencies (0 is uniform)", "zipf", tuple(points))
-    if figure == 8:  # noqa: PLR2004
+    if figure == 8:  # noqa: PLR2004 - as above
         errors = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
         points = [(error, LasExperiment(underprovision=u, epsilon=error)) for error in errors]
         return FigurePlan("Precision parameter of the sketch", "epsilon", tuple(points))

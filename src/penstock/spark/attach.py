@@ -223,7 +223,7 @@ class Penstock:
             goal = self._goals.get(name)
             if goal is not None:
                 self._begin_start(watched, goal)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
             self._fault(name, "start", error)
 
     def on_progress(self, event: QueryProgressEvent) -> None:
@@ -241,7 +241,7 @@ class Penstock:
                 late_goal = self._late_goals.pop(str(progress.id), None)
                 if late_goal is not None:
                     self._begin(watched, late_goal, cause="start", starting=False)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
             self._fault(watched.name, f"batch {progress.batchId}", error)
 
     def on_terminated(self, event: QueryTerminatedEvent) -> None:
@@ -389,13 +389,13 @@ class _Listener(StreamingQueryListener):
     def __init__(self, penstock: Penstock) -> None:
         self._penstock = penstock
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - a name of Spark
         self._penstock.on_started(event)
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - a name of Spark
         self._penstock.on_progress(event)
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - a name of Spark
         self._penstock.on_terminated(event)
 
 

@@ -62,7 +62,7 @@ class GovernedWriter:
         if not callable(attribute):
             return attribute
 
-        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - whatever the writer takes
             result = attribute(*args, **kwargs)
             return self if result is self._writer else result
 

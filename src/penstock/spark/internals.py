@@ -118,7 +118,7 @@ def _java_class(spark: SparkSession, name: str) -> JavaObject | None:
 
 
 def _jvm(spark: SparkSession) -> JavaObject:
-    return spark._jvm  # noqa: SLF001
+    return spark._jvm  # noqa: SLF001 - what this module is for
 
 
 # Queries and their sources
@@ -126,7 +126,7 @@ def _jvm(spark: SparkSession) -> JavaObject:
 
 def execution_of(query: StreamingQuery) -> JavaObject:
     """The object that runs a classic query's batches."""
-    wrapper = query._jsq  # noqa: SLF001
+    wrapper = query._jsq  # noqa: SLF001 - what this module is for
     return wrapper.streamingQuery() if hasattr(wrapper, "streamingQuery") else wrapper
 
 
@@ -231,7 +231,7 @@ def byte_limit(spark: SparkSession, size_bytes: int) -> JavaObject:
 
 def with_minimum(spark: SparkSession, minimum: JavaObject, limit: JavaObject) -> JavaObject:
     """A limit that keeps the smallest batch which the user configured beside it."""
-    gateway = spark.sparkContext._gateway  # noqa: SLF001
+    gateway = spark.sparkContext._gateway  # noqa: SLF001 - what this module is for
     assert gateway is not None
     array = gateway.new_array(_limits(spark), 2)
     array[0], array[1] = minimum, limit
@@ -251,7 +251,7 @@ def python_reader_takes_limits(source: JavaObject) -> bool:
     dies of any limit. What tells them apart is the Python object itself, which the source carries along.
     """
     from pyspark import cloudpickle  # noqa: PLC0415 - Spark is imported only where it is used
-    from pyspark.sql.datasource import DataSource  # noqa: PLC0415
+    from pyspark.sql.datasource import DataSource  # noqa: PLC0415 - imported only where it is used
 
     command = _private_field(_private_field(source, "runner"), "func").command()
     data_source = cloudpickle.loads(bytes(command.unsafeArray()))
@@ -313,7 +313,7 @@ def _private_field(java_object: JavaObject, name: str) -> JavaObject:
 
 def writer_query_name(writer: object) -> str | None:
     """The name that a query will have, before it starts."""
-    options = _private_field(writer._jwrite, "extraOptions")  # type: ignore[attr-defined]  # noqa: SLF001
+    options = _private_field(writer._jwrite, "extraOptions")  # type: ignore[attr-defined]  # noqa: SLF001 - what this module is for
     found = options.get("queryName")
     return str(found.get()) if found.isDefined() else None
 
@@ -331,7 +331,7 @@ class ExecutorTotals:
 
 def executor_totals(spark: SparkSession) -> list[ExecutorTotals]:
     """Work, garbage collection and heap of all live executors."""
-    context = spark.sparkContext._jsc.sc()  # noqa: SLF001
+    context = spark.sparkContext._jsc.sc()  # noqa: SLF001 - what this module is for
     summaries = context.statusStore().executorList(True)
     local = _is_local(spark)
     totals = []
@@ -357,7 +357,7 @@ def executor_heap_max_bytes(spark: SparkSession) -> int | None:
     """Largest heap an executor may have: the driver's own in local mode, else what was configured."""
     if _is_local(spark):
         return int(_jvm(spark).java.lang.Runtime.getRuntime().maxMemory())
-    return int(spark.sparkContext._jsc.sc().executorMemory()) * 1024 * 1024  # noqa: SLF001
+    return int(spark.sparkContext._jsc.sc().executorMemory()) * 1024 * 1024  # noqa: SLF001 - what this module is for
 
 
 def _is_local(spark: SparkSession) -> bool:
