@@ -189,3 +189,12 @@ def test_check_that_breaks_does_not_hide_the_others() -> None:
     result = run_check(check_the_moon, Surroundings())
     assert (result.name, result.passed) == ("the moon", False)
     assert "RuntimeError: cloudy" in result.found
+
+
+def test_a_missing_member_names_the_ability_and_the_remedy() -> None:
+    """A Spark without a member that Penstock acts through fails the check, with what is off and what to install."""
+    result = checks_module.members_result({"read limits of running queries": "Spark 9.9.9 has no uniqueSources"})
+    assert not result.passed
+    assert "read limits of running queries: off" in result.found
+    assert "pyspark>=4.2,<4.4" in result.remedy
+    assert checks_module.members_result({}).passed

@@ -6,6 +6,7 @@ A check is a function from :class:`Surroundings` to a :class:`CheckResult`. ``pe
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -32,6 +33,7 @@ NEEDED_MEMORY_BYTES = 3 * 2**29
 NEEDED_DISK_BYTES = 2**29
 _MEMORY_LIMIT_FILE = Path("/sys/fs/cgroup/memory.max")
 _ANSWER_WITHIN_S = 20.0
+_SPARK_WITHIN_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,33 @@ def check_checkpoint_directory(surroundings: Surroundings) -> CheckResult:
     return CheckResult("checkpoints", found, "" if free_bytes >= NEEDED_DISK_BYTES else remedy)
 
 
+def check_private_members(_: Surroundings) -> CheckResult:
+    """Start Spark and look for the members that are not public API but that Penstock acts through."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "penstock.apps.probe"],
+        capture_output=True, text=True, timeout=_SPARK_WITHIN_S, check=False,
+    )  # fmt: skip
+    if answer.returncode != 0:
+        words = answer.stderr.strip().splitlines() or ["no word why"]
+        return CheckResult("spark members", f"Spark does not start: {words[-1]}", "mend what the other checks name")
+    return members_result(json.loads(answer.stdout.splitlines()[-1]))
+
+
+def members_result(missing: Mapping[str, str]) -> CheckResult:
+    """What is off when some private members of Spark are missing.
+
+    Examples
+    --------
+    >>> members_result({"read limits of running queries": "Spark 9.9 has no uniqueSources"}).found
+    'read limits of running queries: off, Spark 9.9 has no uniqueSources'
+    """
+    if not missing:
+        return CheckResult("spark members", "all that Penstock acts through are there")
+    found = "; ".join(f"{ability}: off, {reason}" for ability, reason in missing.items())
+    lowest, below = (".".join(map(str, bound)) for bound in (SPARK_FROM, SPARK_BELOW))
+    return CheckResult("spark members", found, f"pip install 'pyspark>={lowest},<{below}', or go on without these")
+
+
 checks: list[Check] = [
     check_java,
     check_spark,
@@ -158,6 +187,7 @@ checks: list[Check] = [
     check_loopback,
     check_host_name,
     check_checkpoint_directory,
+    check_private_members,
 ]
 """What ``penstock doctor`` runs, in order; append to it to add a check."""
 
