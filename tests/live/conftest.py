@@ -22,6 +22,8 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the interpreter must be set first
 
+    from penstock.spark.internals import end_session  # noqa: PLC0415 - as above
+
     session = (
         SparkSession.builder.master("local[2]")
         .appName("penstock-tests")
@@ -36,7 +38,7 @@ def spark() -> Iterator[SparkSession]:
     )
     session.sparkContext.setLogLevel("OFF")
     yield session
-    session.stop()
+    end_session(session)
 
 
 @pytest.fixture

@@ -384,6 +384,8 @@ def test_a_restart_from_the_checkpoint_is_governed_again(spark: SparkSession, at
     writer = rows.writeStream.format("noop").queryName("again").option("checkpointLocation", str(tmp_path))
     next_id = 0
     for run in range(1, 4):
+        # A batch that the last run had planned already runs again with the rows it was planned with.
+        is_planned = (tmp_path / "offsets" / str(next_id)).exists()
         query = writer.start()
         done = wait_for_batches(query, 2)
         query.stop()
@@ -391,7 +393,8 @@ def test_a_restart_from_the_checkpoint_is_governed_again(spark: SparkSession, at
             action.value for action in actions_of(pen.store, "again", ActionKind.READ_LIMIT) if action.cause == "start"
         ]
         assert len(first_limits) == len(actions_of(pen.store, "again", ActionKind.GOVERN)) == run
-        assert (done[0].batch_id, done[0].rows) == (next_id, first_limits[-1])
+        assert done[0].batch_id == next_id
+        assert is_planned or done[0].rows == first_limits[-1]
         next_id = 1 + max(int(path.name) for path in (tmp_path / "commits").iterdir() if path.name.isdigit())
     assert actions_of(pen.store, "again", ActionKind.FAULT) == []
 

@@ -28,6 +28,8 @@ def local_session(name: str, *, cores: int = 2, memory: str = "2g", log: Path | 
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {memory} --conf spark.log.level=ERROR pyspark-shell"
     from pyspark.sql import SparkSession  # noqa: PLC0415 - it reads the variables above when it is imported
 
+    from penstock.spark.internals import end_session  # noqa: PLC0415 - as above
+
     options = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -48,7 +50,7 @@ def local_session(name: str, *, cores: int = 2, memory: str = "2g", log: Path | 
     finally:
         for query in spark.streams.active:
             query.stop()
-        spark.stop()
+        end_session(spark)
 
 
 @contextmanager

@@ -32,6 +32,7 @@ _PYTHON_SOURCE_CLASS = "org.apache.spark.sql.execution.datasources.v2.python.Pyt
 _PYTHON_RUNNER_CLASS = "org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner"
 _WRITER_CLASS = "org.apache.spark.sql.classic.DataStreamWriter"
 _CONTEXT_CLASS = "org.apache.spark.SparkContext"
+_JVM_ENDS_WITHIN_S = 30.0
 
 
 class Ability(StrEnum):
@@ -362,3 +363,18 @@ def executor_heap_max_bytes(spark: SparkSession) -> int | None:
 
 def _is_local(spark: SparkSession) -> bool:
     return str(spark.sparkContext.master).startswith("local")
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop a session and wait for the end of its JVM, which else outlives the program by a moment."""
+    from pyspark import SparkContext  # noqa: PLC0415 - Spark is imported only where it is used
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - what this module is for
+    spark.stop()
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return  # somebody else's JVM
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - the next session starts a JVM of its own
+    gateway.shutdown()
+    process.stdin.close()
+    process.wait(timeout=_JVM_ENDS_WITHIN_S)
