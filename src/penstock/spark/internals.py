@@ -3,7 +3,7 @@
 Every member is listed in :data:`MEMBERS` with the ability that rests on it. :func:`probe` looks for each of them when
 Penstock attaches; what is missing in some version of Spark switches off one ability, with its name, and nothing else.
 
-Tried with pyspark 4.2 and 4.3 on Java 17.
+Tried with pyspark 4.2 on Java 17.
 """
 
 from __future__ import annotations
