@@ -50,25 +50,25 @@ def query() -> FakeQuery:
 
 @pytest.fixture
 def pen(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> Penstock:
-    monkeypatch.setattr(internals, "probe", lambda _: {})
+    missing = {internals.Ability.TEXT_REPORTS: "no Spark here"}
+    monkeypatch.setattr(internals, "probe", lambda _: missing)
     return Penstock(cast("Any", FakeSession(query)), Settings(), MemoryStore(), {})
 
 
-def event(query: FakeQuery, batch_id: int = 3) -> Any:
+def report(query: FakeQuery, batch_id: int = 3) -> str:
     progress = {
-        "batchId": batch_id, "timestamp": "2026-01-02T03:04:05Z", "durationMs": {}, "sources": [],
+        "id": str(query.id), "batchId": batch_id, "timestamp": "2026-01-02T03:04:05Z", "durationMs": {}, "sources": [],
     }  # fmt: skip
-    return SimpleNamespace(progress=SimpleNamespace(id=query.id, batchId=batch_id, json=json.dumps(progress)))
+    return json.dumps(progress)
 
 
 def faults(pen: Penstock) -> list[str]:
     return [record.action.reason for record in pen.store.actions(kinds=[ActionKind.FAULT])]
 
 
-def test_a_report_that_cannot_be_read_is_a_fault_on_record(pen: Penstock, query: FakeQuery) -> None:
+def test_a_report_that_cannot_be_read_is_a_fault_on_record(pen: Penstock) -> None:
     """Neither a broken report nor what follows from it raises inside Spark's listener."""
-    broken = SimpleNamespace(progress=SimpleNamespace(id=query.id, batchId=4, json="{"))
-    pen.on_progress(cast("Any", broken))
+    pen.on_progress("{")
     (reason,) = faults(pen)
     assert reason.startswith("JSONDecodeError: ")
     assert reason.endswith("; the query runs on as if Penstock were not there")
@@ -79,7 +79,7 @@ def test_a_fault_that_cannot_be_recorded_is_only_logged(
 ) -> None:
     """With the store closed under it the listener still raises nothing, and says so in the log."""
     pen.store.close()
-    pen.on_progress(event(query))
+    pen.on_progress(report(query))
     assert "runs on without Penstock" in caplog.text
     assert "could not be recorded" in caplog.text
 
@@ -100,11 +100,11 @@ def test_a_start_that_fails_is_a_fault_on_record(
 
 def test_reports_of_unknown_queries_and_after_the_end_are_ignored(pen: Penstock, query: FakeQuery) -> None:
     """A query of another session, one that has ended, and one after detach leave no trace."""
-    pen.on_progress(event(FakeQuery("other")))
+    pen.on_progress(report(FakeQuery("other")))
     pen.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
-    pen.on_progress(event(query))
-    assert pen.store.actions() == []
-    assert pen.store.queries() == []
+    pen.on_progress(report(query))
+    assert {record.action.kind for record in pen.store.actions()} == {ActionKind.ACTUATOR_OFF}
+    assert "clicks" not in pen.store.queries()
 
 
 def test_a_late_word_of_the_end_does_not_end_the_next_run(pen: Penstock, query: FakeQuery) -> None:

@@ -8,8 +8,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
-
 from penstock.control.schedule import KeepSchedule
 from penstock.errors import PenstockError, UnknownQueryError
 from penstock.model import Action, ActionKind, Goal, Metric, Mode, QueryName, SeriesPoint
@@ -20,6 +18,7 @@ from penstock.spark.executors import ExecutorCollector
 from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
 from penstock.spark.internals import Ability
+from penstock.spark.listener import Listener
 from penstock.spark.operator import Operator, run_operator
 from penstock.spark.recall import recalled_rows
 from penstock.spark.watch import WatchedQuery
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
+    from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
@@ -104,7 +103,7 @@ class Penstock:
         for ability, reason in self.missing.items():
             self._record(Action(ActionKind.ACTUATOR_OFF, _ENGINE, "attach", f"{ability} is off: {reason}"))
             logger.warning("%s is off: %s", ability, reason)
-        self._listener = _Listener(self)
+        self._listener = Listener(self, self.missing)
         spark.streams.addListener(self._listener)
         for query in spark.streams.active:
             self._watch(query)
@@ -226,10 +225,15 @@ class Penstock:
         except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
             self._fault(name, "start", error)
 
-    def on_progress(self, event: QueryProgressEvent) -> None:
-        """A batch is done."""
-        progress = event.progress
-        watched = self._watched.get(str(progress.id))
+    def on_progress(self, text: str) -> None:
+        """A batch is done; its progress report as JSON."""
+        try:
+            progress = parse_progress(text)
+        except (ValueError, KeyError) as error:
+            self._fault(_ENGINE, "report", error)
+            return
+        query_id = str(progress["id"])
+        watched = self._watched.get(query_id)
         if watched is None:
             return
         try:
@@ -237,12 +241,12 @@ class Penstock:
                 # Under the lock: a limit decided before a detach must not be put in force after it.
                 if not self._attached:
                     return
-                self._step(watched, parse_progress(progress.json))
-                late_goal = self._late_goals.pop(str(progress.id), None)
+                self._step(watched, progress)
+                late_goal = self._late_goals.pop(query_id, None)
                 if late_goal is not None:
                     self._begin(watched, late_goal, cause="start", starting=False)
         except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
-            self._fault(watched.name, f"batch {progress.batchId}", error)
+            self._fault(watched.name, f"batch {progress.get('batchId')}", error)
 
     def on_terminated(self, event: QueryTerminatedEvent) -> None:
         """A query has ended."""
@@ -381,22 +385,6 @@ class Penstock:
         with self._lock:
             running = list(self._watched.items())
         return next((watched for key, watched in running if name in (watched.name, key)), None)
-
-
-class _Listener(StreamingQueryListener):
-    """Hands Spark's events on; one object for the life of the hold, because removal is by identity."""
-
-    def __init__(self, penstock: Penstock) -> None:
-        self._penstock = penstock
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - a name of Spark
-        self._penstock.on_started(event)
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - a name of Spark
-        self._penstock.on_progress(event)
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - a name of Spark
-        self._penstock.on_terminated(event)
 
 
 def _name_of(query: StreamingQuery) -> str:
