@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import functions as fn
 
 from penstock.model import ActionKind, QueryName
@@ -16,7 +15,7 @@ from penstock.spark import internals
 from penstock.spark.load import register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -51,20 +50,6 @@ def costly(rows: DataFrame, hashes: int) -> DataFrame:
     for _ in range(hashes - 1):
         digest = fn.sha2(digest, 256)
     return rows.withColumn("digest", digest).where(fn.col("digest") == "none is like this")
-
-
-def waiting(rows: DataFrame, us_per_row: float) -> DataFrame:
-    """The same rows, each of which makes its task wait, as for an answer from elsewhere.
-
-    Unlike work, waiting costs the same on a busy machine: what is measured is admission and not the neighbours.
-    """
-
-    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            time.sleep(batch.num_rows * us_per_row / 1e6)
-            yield batch.slice(0, 0)
-
-    return rows.mapInArrow(wait, rows.schema)
 
 
 def wait_until(condition: Callable[[], T | None], what: str, *, within_s: float = PATIENCE_S) -> T:

@@ -24,7 +24,6 @@ from live.helpers import (
     variation,
     wait_for_batches,
     wait_until,
-    waiting,
 )
 from penstock import Goal, Penstock
 from penstock.model import ActionKind
@@ -38,7 +37,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 Attach = Callable[..., Penstock]
 GOAL_S = 3.0
-US_PER_ROW = 20.0
+HASHES = 9
 SETTLING, MEASURED = 12, 20
 WARM = {"admission.first_batch_rows": 40_000}
 """Begins nearer to where it settles; the way there is the matter of other tests."""
@@ -68,7 +67,7 @@ def test_backpressure_without_a_restart(spark: SparkSession, attach: Attach) -> 
 def test_a_cold_start_on_five_million_rows_keeps_its_goal(spark: SparkSession, attach: Attach) -> None:
     """Governed, no batch after the first takes longer than the goal; plain Spark puts all rows into its first batch."""
     backlog, goal_s = 5_000_000, 5.0
-    rows = costly(load_rows(spark, f"constant:rate=0,backlog={backlog}"), 9)
+    rows = costly(load_rows(spark, f"constant:rate=0,backlog={backlog}"), HASHES)
     plain_query = start(rows, "plain")
     plain = wait_for_batches(plain_query, 1, within_s=200)[0]
     plain_query.stop()
@@ -111,7 +110,7 @@ def standing(spark: SparkSession) -> Standing:
     """A governed query with a standing backlog, measured once for the tests below."""
     goals = {"standing": Goal(latency=GOAL_S)}
     with penstock.attach(spark, goals=goals, settings=WARM, store=MemoryStore()) as pen:
-        query = start(waiting(load_rows(spark, "constant:rate=0,backlog=900000000"), US_PER_ROW), "standing")
+        query = start(costly(load_rows(spark, "constant:rate=0,backlog=900000000"), HASHES), "standing")
         try:
             batches = settled_batches(query)
         finally:
@@ -141,7 +140,7 @@ def test_ninety_percent_of_capacity_is_read_without_delay(
     """At 90 % load the lag stays under one batch, and no batch is cut that would have fitted."""
     load_rows_per_s = 0.9 * standing.capacity_rows_per_s
     attach(goals={"loaded": Goal(latency=GOAL_S)}, settings=WARM)
-    query = start(waiting(load_rows(spark, f"constant:rate={load_rows_per_s:.0f}"), US_PER_ROW), "loaded")
+    query = start(costly(load_rows(spark, f"constant:rate={load_rows_per_s:.0f}"), HASHES), "loaded")
     done = settled_batches(query)
     lags = [batch.lag_rows for batch in done if batch.lag_rows is not None]
     durations_s = [batch.duration_s for batch in done]
