@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -40,12 +41,19 @@ class MicroBatchPlant:
     seed: int = 1
     now_s: float = 0.0
     limit_rows: float = float("inf")
+    next_limit_rows: float = float("inf")
     keep: KeepSchedule = field(default_factory=KeepSchedule)
+    late_after_s: float | None = None
+    """Age of a waiting row at which it is late; None where rows tell no arrival."""
+    late_share: float = 1.0
     batch_id: int = 0
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
         self.waiting_rows = self.backlog_rows
+        self.queue: deque[tuple[float, float]] = deque([(self.now_s, self.backlog_rows)])
+        self.ages: list[tuple[float, float]] = []
+        """Age at the end of its batch, and number, of kept rows."""
 
     def run_batch(self) -> BatchSignal:
         """Plan a batch under the limit and the share in force, process it, and report it."""
@@ -58,13 +66,21 @@ class MicroBatchPlant:
         lag_rows = self.waiting_rows
         noise = float(np.exp(self.noise * self.rng.standard_normal())) if self.noise else 1.0
         share = self.keep.fraction_at(self.batch_id)
-        kept = round(rows * share)
+        taken = self._take(rows)
+        late = sum(count for arrived_s, count in taken if self._is_late(arrived_s))
+        shares = [share if share >= 1.0 or not self._is_late(arrived_s) else self.late_share for arrived_s, _ in taken]
+        kept = round(sum(count * part for (_, count), part in zip(taken, shares, strict=True)))
         cost_s = self.cost_per_row_s(self.now_s)
         work_s = rows * self.read_share * cost_s + kept * (1 - self.read_share) * cost_s
         duration_s = (self.overhead_s + work_s) * noise
         self._advance(duration_s)
+        self.ages += [
+            (self.now_s - arrived_s, count * part) for (arrived_s, count), part in zip(taken, shares, strict=True)
+        ]
         source = SourceSignal(0, rows, float(rows), lag_rows)
-        guard = GuardSignal(rows, kept, share)
+        oldest_s = taken[0][0] if taken and self.late_after_s is not None else None
+        on_time = share if rows > late else None
+        guard = GuardSignal(rows, kept, share, oldest_s, late_rows=round(late), on_time_fraction=on_time)
         signal = BatchSignal(QUERY, self.batch_id, started_s, duration_s, rows, (source,), guard=guard)
         self.batch_id += 1
         return signal
@@ -72,16 +88,36 @@ class MicroBatchPlant:
     def _advance(self, seconds: float) -> None:
         step_s = 0.01
         for _ in range(max(1, round(seconds / step_s))):
-            self.waiting_rows += self.arrival_rows_per_s(self.now_s) * step_s
+            arrived = self.arrival_rows_per_s(self.now_s) * step_s
+            self.waiting_rows += arrived
+            self.queue.append((self.now_s, arrived))
             self.now_s += step_s
 
+    def _is_late(self, arrived_s: float) -> bool:
+        return self.late_after_s is not None and self.now_s - arrived_s > self.late_after_s
 
-def controller(latency_s: float = 5.0, *, minimum_accuracy: float | None = None) -> AdmissionController:
+    def _take(self, rows: float) -> list[tuple[float, float]]:
+        """Rows in the order of their arrival, as they arrived together."""
+        taken = []
+        while rows > 0 and self.queue:
+            arrived_s, count = self.queue.popleft()
+            part = min(count, rows)
+            if part < count:
+                self.queue.appendleft((arrived_s, count - part))
+            if part > 0:
+                taken.append((arrived_s, part))
+            rows -= part
+        return taken
+
+
+def controller(
+    latency_s: float = 5.0, *, minimum_accuracy: float | None = None, batch_share: float = 0.5
+) -> AdmissionController:
     """Admission with batches of half the goal; with a minimum accuracy, the query has a guard."""
     spec = QuerySpec(QUERY, (SourceSpec(0, "plant", LimitUnit.ROWS),))
     shedding = None if minimum_accuracy is None else SheddingSettings()
     goal = Goal(latency=latency_s, minimum_accuracy=1.0 if minimum_accuracy is None else minimum_accuracy)
-    return AdmissionController(spec, goal, AdmissionSettings(batch_share_of_goal=0.5), shedding)
+    return AdmissionController(spec, goal, AdmissionSettings(batch_share_of_goal=batch_share), shedding)
 
 
 @dataclass
@@ -94,20 +130,26 @@ class Run:
 
 
 def closed_loop(plant: MicroBatchPlant, logic: AdmissionController, batches: int) -> Run:
-    """Plant and controller together; the limit decided after batch n acts on batch n + 2, as on a busy engine."""
+    """Plant and controller together for so many batches."""
     run = Run([], [], [])
-    start = logic.on_start()
-    run.actions += start
-    plant.limit_rows = start[0].value or 1.0
-    newest = plant.limit_rows
     for _ in range(batches):
-        in_force = newest
-        signal = plant.run_batch()
-        plant.limit_rows = in_force
-        actions = logic.on_batch(signal)
-        plant.keep = logic.keep
-        newest = next((a.value for a in actions if a.kind is ActionKind.READ_LIMIT and a.value), newest)
+        signal, actions = closed_loop_step(plant, logic)
         run.signals.append(signal)
-        run.limits.append(newest)
+        run.limits.append(plant.next_limit_rows)
         run.actions += actions
     return run
+
+
+def closed_loop_step(plant: MicroBatchPlant, logic: AdmissionController) -> tuple[BatchSignal, list[Action]]:
+    """One batch; the limit decided after batch n acts on batch n + 2, as on a busy engine."""
+    actions: list[Action] = []
+    if plant.batch_id == 0:
+        actions = logic.on_start()
+        plant.limit_rows = plant.next_limit_rows = actions[0].value or 1.0
+    signal = plant.run_batch()
+    plant.limit_rows = plant.next_limit_rows
+    decided = logic.on_batch(signal)
+    plant.keep = logic.keep
+    limits = [action.value for action in decided if action.kind is ActionKind.READ_LIMIT and action.value]
+    plant.next_limit_rows = limits[-1] if limits else plant.next_limit_rows
+    return signal, actions + decided

@@ -39,6 +39,22 @@ def test_dropped_rows_count_as_read_but_not_as_processed() -> None:
     assert found.useful_rows_per_s == pytest.approx(50 / 2.5)
 
 
+def test_late_rows_that_went_first_weigh_little() -> None:
+    """Half of the batch was late and nine tenths of that went: the kept rows are mostly the younger half."""
+    batches = [BatchRecord(0, 0, 200, 110, EPOCH_S + 2.0, 0.5, late_rows=100, kept_late_rows=10)]
+    found = measure("run", batches, truth(), goal_s=1.5, began_s=EPOCH_S, ended_s=EPOCH_S + 2.5)
+    assert found.latency.p50_s == pytest.approx(1.0 - 5 / 110 + 0.09, abs=0.1)
+    assert found.latency.max_s == pytest.approx(2.49, abs=0.02)
+    assert found.useful_rows == pytest.approx(100, abs=3)
+
+
+def test_rows_before_the_beginning_count_for_nothing() -> None:
+    """From the second second on: one and a half of three batches, and their share of the kept rows."""
+    batches = [batch(i, i * 100, (i + 1) * 100, started_s=i + 1, duration_s=0.5, kept=50) for i in range(3)]
+    found = measure("run", batches, truth(), goal_s=9.0, began_s=EPOCH_S + 1.5, ended_s=EPOCH_S + 4)
+    assert (found.offered_rows, found.read_rows, found.processed_rows, found.lag_end_rows) == (250, 150, 75, 100)
+
+
 def test_a_run_without_batches_has_only_lag() -> None:
     """Nothing finished: everything offered waits."""
     found = measure("run", [], truth(), goal_s=1.0, began_s=EPOCH_S, ended_s=EPOCH_S + 3)

@@ -16,7 +16,7 @@ demands = st.lists(
         EngineDemand,
         name=st.uuids().map(lambda value: QueryName(str(value))),
         priority=st.integers(1, 5),
-        work=st.floats(0, 10),
+        work=st.floats(0, 10, allow_subnormal=False),
         overhead=st.floats(0, 0.5),
         minimum_accuracy=st.floats(0, 1),
     ),

@@ -83,14 +83,24 @@ def test_rls_restored_from_its_snapshot_is_the_same() -> None:
     assert first.theta == second.theta
 
 
-def test_arrival_rate_follows_a_step_by_its_half_life() -> None:
-    """After one half-life at a new rate, the estimate is half way there."""
+def test_arrival_rate_follows_a_small_step_by_its_half_life() -> None:
+    """After one half-life at a rate that is a little higher, the estimate is half way there."""
     arrivals = ArrivalRate(half_life_s=10.0)
     for step in range(40):
         arrivals.update(planned_s=float(step), rows=100, lag_rows=0.0)
     for step in range(40, 50):
-        arrivals.update(planned_s=float(step), rows=300, lag_rows=0.0)
-    assert arrivals.rate_rows_per_s == pytest.approx(200.0, rel=0.01)
+        arrivals.update(planned_s=float(step), rows=140, lag_rows=0.0)
+    assert arrivals.rate_rows_per_s == pytest.approx(120.0, rel=0.01)
+
+
+@pytest.mark.parametrize("rows", [30, 300])
+def test_arrival_rate_follows_a_large_step_at_once(rows: int) -> None:
+    """Another load is no noise to be smoothed away."""
+    arrivals = ArrivalRate(half_life_s=10.0)
+    for step in range(40):
+        arrivals.update(planned_s=float(step), rows=100, lag_rows=0.0)
+    arrivals.update(planned_s=40.0, rows=rows, lag_rows=0.0)
+    assert arrivals.rate_rows_per_s == rows
 
 
 def test_arrival_rate_stays_unknown_while_the_lag_is() -> None:

@@ -15,6 +15,7 @@ from penstock.estimate.sketch import CostSketch
 from penstock.spark import operator_worker
 from penstock.spark.operator_shares import STRATEGIES, decide, economic_probabilities, empty_sketch
 from penstock.spark.operator_worker import (
+    AGE,
     ARRIVAL,
     DRAW,
     KEY,
@@ -73,6 +74,7 @@ def task(function: Callable[[dict[str, Any]], Any] = double, strategy: str = "un
         "strategy": strategy,
         "keep_property": "keep",
         "floor_property": "floor",
+        "late_property": "late",
         "costs_property": "costs",
         "batch_property": "batch",
     }
@@ -311,3 +313,22 @@ def test_a_share_of_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     told(monkeypatch, keep="0:0.0")
     with pytest.raises(OperatorError, match=r"a share of 0\.0 cannot be kept"):
         run(task(), batch())
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_late_rows_go_first(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows too old for their goal stay with the smallest share, all others with theirs; weights tell which is which."""
+    rows = batch(utility=np.ones(ROWS))
+    ages_s = np.where(np.arange(ROWS) < ROWS // 2, 3.0, 1.0)
+    rows = pa.record_batch({**{name: rows.column(name) for name in rows.schema.names}, AGE: ages_s})
+    sketch = learned_costs(1e-4, 1e-4)
+    told(monkeypatch, keep="0:0.5", floor="0.1", late="2.2", **dict(costs_messages("costs", 0, 0, sketch.cells)))
+    kept, report = run(task(strategy=strategy), rows)
+    late = kept.column("id").to_numpy() < ROWS // 2
+    weights = kept.column("weight").to_numpy()
+    assert report["late_rows"] == ROWS // 2
+    assert report["kept_late_rows"] == late.sum() == pytest.approx(0.1 * ROWS / 2, rel=0.3)
+    assert (~late).sum() == pytest.approx(0.5 * ROWS / 2, rel=0.1)
+    assert weights[late] == pytest.approx(10.0)
+    assert weights[~late].sum() == pytest.approx(ROWS / 2, rel=0.1)
+    assert report["kept_late_work"] / report["late_work"] == pytest.approx(late.sum() / (ROWS / 2))

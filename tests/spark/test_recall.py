@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
+from penstock.estimate.batch_time import BatchTimeModel
 from penstock.model import Goal, Metric, QueryName, SeriesPoint
 from penstock.settings import AdmissionSettings
 from penstock.spark.attach import recorded_shares
-from penstock.spark.recall import recalled_rows
+from penstock.spark.recall import Recalled, recall
 from penstock.store import MemoryStore
 
 QUERY = QueryName("clicks")
 NOW_S = 1_700_000_000.0
 
 
-def store_with(rows: float, duration_s: float, *, age_s: float = 60.0) -> MemoryStore:
+def store_with(rows: float, duration_s: float, *, age_s: float = 60.0, batches: int = 5) -> MemoryStore:
     store = MemoryStore()
-    for index in range(5):
+    for index in range(batches):
         at = NOW_S - age_s + index
         store.append_points(
             [
@@ -28,18 +31,31 @@ def store_with(rows: float, duration_s: float, *, age_s: float = 60.0) -> Memory
 
 def test_a_quarter_of_what_fitted_last_time() -> None:
     """100,000 rows/s, batches of 2.25 s: the first batch may read a quarter of 225,000 rows."""
-    found = recalled_rows(store_with(200_000, 2.0), QUERY, Goal(latency=5.0), AdmissionSettings(), NOW_S)
-    assert found == 56_250
+    found = recall(store_with(200_000, 2.0), QUERY, Goal(latency=5.0), AdmissionSettings(), NOW_S)
+    assert found.first_rows == 56_250
+    assert found.batch_time is None, "five batches without learned costs are too little to believe"
+
+
+def test_learned_costs_come_back_with_doubt() -> None:
+    """After ten batches the last costs are the first guess of the next run, and not yet certain."""
+    store = store_with(200_000, 2.0, batches=10)
+    costs = {Metric.BATCH_OVERHEAD_S: 0.2, Metric.READ_COST_PER_ROW_S: 1e-6, Metric.COST_PER_ROW_S: 8e-6}
+    store.append_points([SeriesPoint(NOW_S - 1, QUERY, metric, value, 9) for metric, value in costs.items()])
+    found = recall(store, QUERY, Goal(latency=5.0), AdmissionSettings(), NOW_S)
+    assert found.batch_time is not None
+    model = BatchTimeModel(0.97, found.batch_time)
+    assert model.predict_s(200_000, 100_000) == pytest.approx(1.2)
+    assert not model.is_certain(200_000, 1.0, within=0.15)
 
 
 def test_nothing_is_recalled_of_an_unknown_or_old_run() -> None:
     """Another name, a run of a month ago, a goal without latency, or less than a stranger gets: start as unknown."""
     settings, goal = AdmissionSettings(), Goal(latency=5.0)
-    assert recalled_rows(MemoryStore(), QUERY, goal, settings, NOW_S) is None
-    assert recalled_rows(store_with(200_000, 2.0, age_s=30 * 86_400), QUERY, goal, settings, NOW_S) is None
-    assert recalled_rows(store_with(200_000, 2.0), QueryName("other"), goal, settings, NOW_S) is None
-    assert recalled_rows(store_with(200_000, 2.0), QUERY, Goal(), settings, NOW_S) is None
-    assert recalled_rows(store_with(100, 2.0), QUERY, goal, settings, NOW_S) is None
+    assert recall(MemoryStore(), QUERY, goal, settings, NOW_S) == Recalled()
+    assert recall(store_with(200_000, 2.0, age_s=30 * 86_400), QUERY, goal, settings, NOW_S) == Recalled()
+    assert recall(store_with(200_000, 2.0), QueryName("other"), goal, settings, NOW_S) == Recalled()
+    assert recall(store_with(200_000, 2.0), QUERY, Goal(), settings, NOW_S) == Recalled()
+    assert recall(store_with(100, 2.0), QUERY, goal, settings, NOW_S) == Recalled()
 
 
 def test_shares_are_those_of_the_same_query_id() -> None:

@@ -28,8 +28,7 @@ _READING = (
 
 _NOTHING_SHED = (
     "The governed run keeps every row (minimum accuracy 1), so its batches stay short and regular, but the lag grows "
-    "by what exceeds the capacity, and with it the age of rows. To see rows shed as well: "
-    "penstock demo --minimum-accuracy 0.05"
+    "by what exceeds the capacity, and with it the age of rows."
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,9 @@ class BatchRecord:
     kept_rows: int
     started_s: float
     duration_s: float
+    late_rows: int = 0
+    kept_late_rows: int = 0
+    """Rows that were too old when the batch was planned, which are the first of its rows; they may have gone first."""
 
     @property
     def rows(self) -> int:
@@ -51,15 +54,18 @@ def batch_records(query: StreamingQuery) -> list[BatchRecord]:
 def _record(report: dict[str, Any]) -> BatchRecord:
     source = report["sources"][0]
     start = source["startOffset"]
-    kept = [metric["kept_rows"] for metric in (report.get("observedMetrics") or {}).values() if "kept_rows" in metric]
+    guards = [metric for metric in (report.get("observedMetrics") or {}).values() if "kept_rows" in metric]
+    guard = guards[0] if guards else {}
     first, end = (start["row"] if isinstance(start, dict) else 0), source["endOffset"]["row"]
     return BatchRecord(
         batch_id=int(report["batchId"]),
         first_offset=first,
         end_offset=end,
-        kept_rows=int(kept[0]) if kept else end - first,
+        kept_rows=int(guard.get("kept_rows", end - first)),
         started_s=parse_timestamp_s(report["timestamp"]),
         duration_s=report["durationMs"]["triggerExecution"] / 1000.0,
+        late_rows=int(guard.get("late_rows") or 0),
+        kept_late_rows=int(guard.get("kept_late_rows") or 0),
     )
 
 
@@ -124,39 +130,70 @@ class Measured:
 def measure(
     name: str, batches: Sequence[BatchRecord], truth: LoadTruth, *, goal_s: float, began_s: float, ended_s: float
 ) -> Measured:
-    """Figures of a run that lasted from ``began_s`` to ``ended_s``.
+    """Figures of a run from ``began_s`` to ``ended_s``; rows that arrived before count for nothing.
 
     A row that was not processed by the end has no latency and counts in the lag only: the latencies of a run that fell
     behind are therefore too good, and its lag says so.
     """
+    earlier = truth.rows_by_epoch_s(began_s) if began_s * 1000 > truth.epoch_ms else 0
+    counted = [part for batch in batches if (part := _from_offset(batch, earlier)) is not None]
     latencies, weights, useful, by_batch = [], [], 0.0, []
-    for batch in batches:
-        ages_s = batch.finished_s - truth.arrival_epoch_s(_sample(batch))
+    for batch in counted:
+        offsets = _sample(batch)
+        ages_s = batch.finished_s - truth.arrival_epoch_s(offsets)
+        kept = _kept_per_sample(batch, offsets)
         latencies.append(ages_s)
-        weights.append(np.full(len(ages_s), batch.kept_rows / len(ages_s)))
-        useful += batch.kept_rows * float(np.mean(ages_s <= goal_s))
+        weights.append(kept)
+        useful += float(kept[ages_s <= goal_s].sum())
         by_batch.append((batch.finished_s, float(np.median(ages_s)), float(ages_s.max())))
-    offered = truth.rows_by_epoch_s(ended_s)
-    durations = np.array([batch.duration_s for batch in batches])
+    offered = truth.rows_by_epoch_s(ended_s) - earlier
+    durations = np.array([batch.duration_s for batch in counted])
     return Measured(
         name=name,
         seconds=ended_s - began_s,
         goal_s=goal_s,
         offered_rows=offered,
-        read_rows=sum(batch.rows for batch in batches),
-        processed_rows=sum(batch.kept_rows for batch in batches),
+        read_rows=sum(batch.rows for batch in counted),
+        processed_rows=sum(batch.kept_rows for batch in counted),
         useful_rows=useful,
-        lag_end_rows=max(0, offered - max((batch.end_offset for batch in batches), default=0)),
+        lag_end_rows=max(0, offered + earlier - max((batch.end_offset for batch in batches), default=0)),
         batch=_percentiles(durations, np.ones(len(durations))),
         latency=_percentiles(np.concatenate(latencies or [np.zeros(0)]), np.concatenate(weights or [np.zeros(0)])),
-        batches=tuple(batches),
+        batches=tuple(counted),
         latency_by_batch_s=tuple(by_batch),
     )
+
+
+def _from_offset(batch: BatchRecord, first_offset: int) -> BatchRecord | None:
+    """The part of a batch from an offset on, with its part of the kept rows; None where there is no such part."""
+    if batch.end_offset <= first_offset:
+        return None
+    cut = max(0, first_offset - batch.first_offset)
+    if not cut:
+        return batch
+    late = max(0, batch.late_rows - cut)
+    kept_late = round(batch.kept_late_rows * late / batch.late_rows) if batch.late_rows else 0
+    in_time = batch.rows - batch.late_rows
+    kept_in_time = (batch.kept_rows - batch.kept_late_rows) * min(in_time, batch.rows - cut) / max(in_time, 1)
+    return replace(
+        batch, first_offset=first_offset, kept_rows=round(kept_in_time) + kept_late, late_rows=late,
+        kept_late_rows=kept_late,
+    )  # fmt: skip
 
 
 def _sample(batch: BatchRecord) -> NDArray[np.int64]:
     count = min(_SAMPLES_PER_BATCH, batch.rows)
     return np.unique(np.linspace(batch.first_offset, batch.end_offset - 1, count).astype(np.int64))
+
+
+def _kept_per_sample(batch: BatchRecord, offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Kept rows that each sampled offset stands for; the late ones are the first, because rows are in order."""
+    late = offsets < batch.first_offset + batch.late_rows
+    kept = np.zeros(len(offsets))
+    for chosen, rows in ((late, batch.kept_late_rows), (~late, batch.kept_rows - batch.kept_late_rows)):
+        if chosen.any():
+            kept[chosen] = rows / chosen.sum()
+    return kept
 
 
 def _percentiles(values: NDArray[np.float64], weights: NDArray[np.float64]) -> Percentiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Annotated
 
 import typer
@@ -51,6 +52,63 @@ def idle(
     ]
     print_table(["pair", "plain, rows/s", "attached, rows/s", "ratio"], rows)
     typer.echo(f"\nattached but idle: {result.median_ratio:.3f} of plain Spark (median of {len(result.pairs)} pairs)")
+
+
+@app.command()
+def overload(
+    goal: Annotated[float, typer.Option(min=1, max=600, help="Latency goal in seconds.")] = 5.0,
+    load: Annotated[float, typer.Option(min=1.1, max=20, help="Load in multiples of the measured capacity.")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=20, max=3600, help="Seconds of overload for each policy.")] = 75.0,
+    policy: Annotated[list[str] | None, typer.Option(help="Run only this policy; may be given several times.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare what plain Spark, a static limit and Penstock's strategies make of three times the load that fits.
+
+    Each policy has 30 calm seconds, then the overload; latency, work and answers are measured from the step on.
+
+    For example:
+      penstock bench overload
+      penstock bench overload --policy plain --policy economic --seconds 60 --json
+    """
+    from penstock.bench.overload import POLICIES, bench_overload  # noqa: PLC0415 - imports Spark
+
+    unknown = set(policy or ()) - set(POLICIES)
+    if unknown:
+        raise typer.BadParameter(f"policy {min(unknown)!r} is not one of {', '.join(POLICIES)}")
+    policies = tuple(name for name in POLICIES if name in policy) if policy else POLICIES
+    result = bench_overload(
+        goal_s=goal, load=load, seconds=seconds, policies=policies, say=lambda text: typer.echo(text, err=True)
+    )
+    if as_json:
+        print_json(result.to_dict())
+        return
+    columns = [
+        "policy",
+        "latency p50 / p95 / max, s",
+        "lag at the end, rows",
+        "rows kept",
+        "kept work",
+        "intervals",
+        "met",
+    ]
+    rows = [
+        [
+            found.policy,
+            " / ".join(f"{value_s:.2f}" for value_s in astuple(found.measured.latency)),
+            f"{found.measured.lag_end_rows:,}",
+            f"{found.measured.accuracy:.1%}",
+            f"{found.work_ratio:.3f}",
+            f"{found.covered} of {found.estimates}",
+            "yes" if result.is_met(found) else "no",
+        ]
+        for found in result.results
+    ]
+    print_table(columns, rows)
+    typer.echo(
+        f"\n{result.load:g} times the capacity of {result.capacity.rows_per_s:,.0f} rows/s, latency goal {goal:g} s. "
+        "Met means: 95 % of the kept rows out within the goal, at least 0.95 of the capacity's work done, and at least "
+        "93 % of the 95 % intervals hold the true count."
+    )
 
 
 @app.command()

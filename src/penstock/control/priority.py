@@ -33,6 +33,27 @@ class EngineDemand:
     minimum_accuracy: float
 
 
+@dataclass(frozen=True, slots=True)
+class ShareBounds:
+    """What a query's own decision is held to.
+
+    Below ``low`` it need not go, because queries of lower priority can still give; above ``high`` it must not, because
+    that would be taken from others.
+
+    Examples
+    --------
+    >>> ShareBounds(low=0.5, high=0.8).hold(0.3), ShareBounds(low=0.5, high=0.8).hold(1.0)
+    (0.5, 0.8)
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def hold(self, share: float) -> float:
+        """The share within the bounds."""
+        return min(max(share, self.low), self.high)
+
+
 def engine_shares(demands: Sequence[EngineDemand], cores: float) -> Mapping[QueryName, float]:
     r"""Share of rows that each query keeps so that all of them fit onto one engine.
 

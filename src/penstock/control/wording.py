@@ -62,15 +62,22 @@ def limit(
     return reason + f"; {budget_rows:,.0f} with a view to the batch in flight"
 
 
-def keep(decision: KeepDecision, fraction: float, fits_rows: float, from_batch: int) -> str:
-    """Why a share of the rows is kept."""
+def keep(decision: KeepDecision, fraction: float, fits_rows: float, from_batch: int, wanted: float) -> str:
+    """Why a share of the rows is kept; ``wanted`` is what it is to be once certain."""
     if fraction >= 1.0:
-        return f"{decision.demand_rows:,.0f} rows a batch fit, so nothing is dropped from batch {from_batch} on"
-    reason = (
-        f"{decision.demand_rows:,.0f} rows a batch arrive or wait, and {fits_rows:,.0f} fit: "
-        f"{fraction:.1%} are kept from batch {from_batch} on"
-    )
-    return reason if fraction == decision.fraction else f"{reason}, on the way to {decision.fraction:.1%}"
+        reason = f"{decision.demand_rows:,.0f} rows a batch fit, so nothing is dropped from batch {from_batch} on"
+    else:
+        reason = (
+            f"{decision.demand_rows:,.0f} rows a batch arrive or wait, and {fits_rows:,.0f} fit: "
+            f"{fraction:.1%} are kept from batch {from_batch} on"
+        )
+    if decision.late_rows >= 1:
+        reason += f"; {decision.late_rows:,.0f} that are late already go first"
+    if wanted < decision.fraction:
+        reason += f"; it gives way to the engine's other queries, alone it would keep {decision.fraction:.1%}"
+    if wanted > decision.fraction:
+        reason += f"; queries of lower priority give way for it, alone it would keep {decision.fraction:.1%}"
+    return reason if fraction == wanted else f"{reason}, on the way to {wanted:.1%}"
 
 
 def infeasible(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+_LEAST_RATIO, _LARGEST_RATIO = 0.5, 1.5
+
 
 @dataclass(frozen=True, slots=True)
 class ArrivalState:
@@ -23,7 +25,8 @@ class ArrivalRate:
 
     .. math:: a_n = \frac{q_n + b_n - b_{n-1}}{t_n - t_{n-1}},
 
-    smoothed exponentially with a half-life in seconds, so that short and long batches weigh by the time they cover.
+    smoothed exponentially with a half-life in seconds, so that short and long batches weigh by the time they cover. A
+    rate that is more than half as high again, or less than half, is not noise but another load: it is taken as it is.
 
     Reference: the input-rate estimate of Stream-Economics (lag change plus consumption).
 
@@ -34,6 +37,9 @@ class ArrivalRate:
     >>> arrivals.update(planned_s=102.0, rows=400, lag_rows=2_100.0)
     >>> arrivals.rate_rows_per_s
     1000.0
+    >>> arrivals.update(planned_s=104.0, rows=6_000, lag_rows=2_100.0)
+    >>> arrivals.rate_rows_per_s
+    3000.0
     """
 
     def __init__(self, half_life_s: float, state: ArrivalState | None = None) -> None:
@@ -61,7 +67,7 @@ class ArrivalRate:
         return self._state
 
     def _smoothed(self, old: float | None, new: float, elapsed_s: float) -> float:
-        if old is None:
+        if old is None or not _LEAST_RATIO * old <= new <= _LARGEST_RATIO * old:
             return new
         weight = 1.0 - math.exp(-math.log(2.0) * elapsed_s / self._half_life_s)
         return old + weight * (new - old)

@@ -22,6 +22,7 @@ _EARLY_BATCHES = 15
 _LEAST_SHARE_OF_TIME = 0.01
 _SURE_ERRORS = 2.0
 _BISECTIONS = 20
+_RECALLED_BATCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,34 @@ class BatchTimeModel:
         self._forgetting = forgetting
         self._state = state or BatchTimeState(self._rls.snapshot())
 
+    @classmethod
+    def recalled(
+        cls, *, overhead_s: float, read_cost_s: float, work_cost_s: float, rows: float, doubt: float
+    ) -> BatchTimeState:
+        """The state of a model that knows the costs of an earlier time, each to within a share of it.
+
+        Examples
+        --------
+        >>> state = BatchTimeModel.recalled(
+        ...     overhead_s=0.2, read_cost_s=1e-6, work_cost_s=9e-6, rows=100_000.0, doubt=0.25)
+        >>> model = BatchTimeModel(0.97, state)
+        >>> round(model.predict_s(100_000, 100_000), 2), model.is_certain(100_000, 1.0, within=0.15)
+        (1.2, False)
+        >>> for _ in range(3):
+        ...     model.update(100_000, 100_000, 1.2)
+        >>> model.is_certain(100_000, 1.0, within=0.15)
+        True
+        """
+        theta = (overhead_s, read_cost_s, work_cost_s)
+        floors = (0.01, 0.02 * (read_cost_s + work_cost_s), 0.02 * (read_cost_s + work_cost_s))
+        variance = tuple((doubt * max(value, floor)) ** 2 for value, floor in zip(theta, floors, strict=True))
+        rls = RecursiveLeastSquares(prior=theta, prior_variance=variance)
+        duration_s = overhead_s + (read_cost_s + work_cost_s) * rows
+        return BatchTimeState(rls.snapshot(), _RECALLED_BATCHES, rows, rows, duration_s)
+
     @property
     def batches(self) -> int:
-        """How many batches were learned from."""
+        """How many batches were learned from; what was recalled counts as a few."""
         return self._state.batches
 
     @property

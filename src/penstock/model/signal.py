@@ -28,7 +28,8 @@ class GuardSignal:
     """What the guards of a query let through in a batch.
 
     ``keep_fraction`` is the fraction the batch was told to keep; ``kept_rows`` over ``offered_rows`` what it kept.
-    ``work_fraction`` is the share of the work that was kept, where rows are known to differ in cost.
+    ``work_fraction`` is the share of the work that was kept, where rows are known to differ in cost. ``late_rows`` were
+    too old to be out in time; ``on_time_fraction`` is the share of the work of all others that was kept.
     """
 
     offered_rows: int
@@ -37,6 +38,8 @@ class GuardSignal:
     oldest_arrival_s: float | None = None
     mean_arrival_s: float | None = None
     work_fraction: float | None = None
+    late_rows: int = 0
+    on_time_fraction: float | None = None
 
     @property
     def measured_fraction(self) -> float:

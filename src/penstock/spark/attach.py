@@ -8,6 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.control.engine import EngineCoordinator
 from penstock.control.schedule import KeepSchedule
 from penstock.errors import PenstockError, UnknownQueryError
 from penstock.model import Action, ActionKind, Goal, Metric, Mode, QueryName, SeriesPoint
@@ -20,7 +21,7 @@ from penstock.spark.guard import guard_rows
 from penstock.spark.internals import Ability
 from penstock.spark.listener import Listener
 from penstock.spark.operator import Operator, run_operator
-from penstock.spark.recall import recalled_rows
+from penstock.spark.recall import recall
 from penstock.spark.watch import WatchedQuery
 from penstock.store import SqliteStore
 
@@ -96,6 +97,7 @@ class Penstock:
         self.operators: list[Operator] = []
         self._watched: dict[str, WatchedQuery] = {}
         self._late_goals: dict[str, Goal] = {}
+        self._engine = EngineCoordinator(cores=1.0)
         self._executors = ExecutorCollector(spark, settings.observe.executors_every_s)
         self._lock = threading.RLock()
         self._attached = True
@@ -255,18 +257,38 @@ class Penstock:
             # A query started again from its checkpoint has the same id, and news of its end may come after its start.
             if watched is not None and str(watched.query.runId) == str(event.runId):
                 del self._watched[str(event.id)]
+                self._engine.forget(watched.name)
 
     # The loop: collect, estimate and decide, record, actuate
 
     def _step(self, watched: WatchedQuery, progress: Mapping[str, Any]) -> None:
         signal = watched.signal(progress)
         self._check_share(watched, signal)
+        self._share_engine(watched, signal)
         actions = watched.controller.on_batch(signal) if watched.controller is not None else []
         for action in actions:
             self._record(action)
             self._actuate(watched, action)
         self._pass_costs_on(watched, progress, signal.batch_id)
         self.store.append_points([*watched.series(signal), *self._executor_points()])
+
+    def _share_engine(self, watched: WatchedQuery, signal: BatchSignal) -> None:
+        """Hold the query to what its priority leaves it, as soon as it is not the only governed one."""
+        controller, goal = watched.controller, watched.goal
+        is_shared = sum(other.is_governed for other in list(self._watched.values())) > 1
+        if controller is None or goal is None or not is_shared or Ability.EXECUTORS in self.missing:
+            return
+        self._engine.cores = float(internals.engine_cores(self._spark))
+        self._engine.hear(
+            watched.name,
+            goal,
+            signal.finished_s,
+            controller.arrival_rows_per_s or 0.0,
+            kept_rows=signal.work_rows,
+            core_s=watched.core_seconds(),
+            can_shed=watched.has_guard,
+        )
+        controller.hold_share(self._engine.bounds(watched.name, signal.finished_s))
 
     def _pass_costs_on(self, watched: WatchedQuery, progress: Mapping[str, Any], batch_id: int) -> None:
         """Merge what the operators of a query have learned, and give it to the batches after the next."""
@@ -307,8 +329,8 @@ class Penstock:
             return
         query_id = str(watched.query.id)
         shares = recorded_shares(self.store.actions(query=watched.name, kinds=_SHARE_KINDS), query_id)
-        first_rows = recalled_rows(self.store, watched.name, goal, self.settings.admission, time.time())
-        actions = watched.govern(goal, self.settings, starting=starting, recorded_shares=shares, first_rows=first_rows)
+        known = recall(self.store, watched.name, goal, self.settings.admission, time.time())
+        actions = watched.govern(goal, self.settings, starting=starting, recorded_shares=shares, recalled=known)
         self._record(_govern_action(watched, goal, cause))
         for source in watched.left_alone:
             reason = f"{source.spec.description}: {source.spec.reason}"
@@ -324,6 +346,7 @@ class Penstock:
             try:
                 self._record(Action(ActionKind.RELEASE, watched.name, cause, reason))
             finally:
+                self._engine.forget(watched.name)
                 watched.put_back()
 
     def _record(self, action: Action) -> None:

@@ -93,6 +93,9 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
     >>> operator = {"offered_rows": 10, "kept_rows": 8, "told": 0.5, "offered_work": 30.0, "kept_work": 15.0}
     >>> guard_signal({"penstock.guard.operator.1": operator}).processed_fraction
     0.5
+    >>> late = {"offered_rows": 10, "kept_rows": 4, "told": 0.5, "late_rows": 4, "kept_late_rows": 1}
+    >>> guard_signal({"penstock.guard.1": late}).on_time_fraction
+    0.5
     """
     guards = [values for name, values in observed.items() if name.startswith(GUARD_PREFIX) and values["offered_rows"]]
     if not guards:
@@ -109,7 +112,19 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
         oldest_arrival_s=min(oldest, default=None),
         mean_arrival_s=sum(mean * rows for mean, rows in means) / sum(rows for _, rows in means) if means else None,
         work_fraction=_work_fraction(guards),
+        late_rows=sum(int(values.get("late_rows") or 0) for values in guards),
+        on_time_fraction=_on_time_fraction(guards),
     )
+
+
+def _on_time_fraction(guards: list[Mapping[str, Any]]) -> float | None:
+    """Share of the work of rows that could be in time which was kept; None where there were none."""
+    offered = kept = 0.0
+    for values in guards:
+        unit = "work" if values.get("offered_work") else "rows"
+        offered += values[f"offered_{unit}"] - (values.get(f"late_{unit}") or 0)
+        kept += values[f"kept_{unit}"] - (values.get(f"kept_late_{unit}") or 0)
+    return kept / offered if offered > 0 else None
 
 
 def _work_fraction(guards: list[Mapping[str, Any]]) -> float | None:

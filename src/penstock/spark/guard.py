@@ -3,7 +3,8 @@
 The share to keep reaches the tasks as a property of the query's session: a
 :class:`~penstock.control.schedule.KeepSchedule` as text. A subquery of one row reads it once a batch, and Spark
 compiles the number into the filter: no row leaves the JVM. Which rows are kept is a hash of the row's identity, or of a
-key, against that number, so that a task or a batch that runs again keeps the same rows again.
+key, against that number, so that a task or a batch that runs again keeps the same rows again. A row's age is that at
+the time of its batch, which Spark writes down before the batch runs.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ if TYPE_CHECKING:
 
 KEEP_PROPERTY = "spark.penstock.keep"
 FLOOR_PROPERTY = "spark.penstock.floor"
+LATE_PROPERTY = "spark.penstock.late"
+NEVER_LATE_S = 1e12
 WEIGHT = "weight"
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 _DRAW_SEED = 20_077
-_TOLD, _SHARE, _KEPT = "__penstock_told", "__penstock_share", "__penstock_kept"
+_TOLD, _SHARE, _KEPT, _LATE = "__penstock_told", "__penstock_share", "__penstock_kept", "__penstock_late"
 _KAFKA_IDENTITY = ("topic", "partition", "offset")
 _LOAD_IDENTITY = ("offset",)
 _UNHASHABLE = (T.MapType, T.VariantType)
+_SMALLEST_SHARE = 1e-6
 _numbers = itertools.count(1)
 
 
@@ -56,7 +60,8 @@ def guard_rows(
         sides of a join stay matched. Without it each row is drawn for itself, by its identity where it has one (Kafka's
         topic, partition and offset; the load source's offset) and else by chance.
     arrival
-        Timestamp column that says when a row arrived, for its age; None where there is none.
+        Timestamp column that says when a row arrived; None where there is none. While rows must go, those that are too
+        old to be out in time go first, unless there is a key.
     utility
         Column or expression from 0 to 1: rows are kept with a probability in proportion to it.
 
@@ -68,37 +73,45 @@ def guard_rows(
     check_columns(rows, key, arrival)
     if not rows.isStreaming:
         return rows.withColumn(WEIGHT, F.lit(1.0))
-    told = control_value(rows.sparkSession, KEEP_PROPERTY)
-    share = F.least(F.lit(1.0), F.col(_TOLD))
-    if utility is not None:
-        floor = control_value(rows.sparkSession, FLOOR_PROPERTY)
-        worth = utility_of(rows, utility)
-        # Told one or more, everything is kept; otherwise by utility, but no row below the minimum accuracy.
-        by_utility = F.least(F.lit(1.0), F.greatest(floor, F.lit(1e-6), F.col(_TOLD) * worth.cast("double")))
-        share = F.when(F.col(_TOLD) >= 1.0, F.lit(1.0)).otherwise(by_utility)
-    marked = (
-        rows.withColumn(_TOLD, told).withColumn(_SHARE, share).withColumn(_KEPT, draw_of_row(rows, key) < F.col(_SHARE))
-    )
+    told, floor, late_after_s = control_values(rows.sparkSession)
+    share = F.col(_TOLD) if utility is None else F.col(_TOLD) * utility_of(rows, utility).cast("double")
+    # Told one or more, everything is kept; otherwise no row with less than the floor, and late ones with just that.
+    wanted = F.when(F.col(_LATE), floor).otherwise(F.greatest(floor, F.lit(_SMALLEST_SHARE), share))
+    kept_share = F.when(F.col(_TOLD) >= 1.0, F.lit(1.0)).otherwise(F.least(F.lit(1.0), wanted))
+    # Rows of one key must all have the same share, or the two sides of a join would not match.
+    no_row = F.lit(False)
+    late = no_row if arrival is None or key is not None else F.coalesce(age_s(arrival) > late_after_s, no_row)
+    marked = rows.withColumns({_TOLD: told, _LATE: late})
+    marked = marked.withColumn(_SHARE, kept_share).withColumn(_KEPT, draw_of_row(rows, key) < F.col(_SHARE))
     observed = marked.observe(f"{GUARD_PREFIX}.{next(_numbers)}", *_observations(arrival))
-    return observed.where(F.col(_KEPT)).withColumn(WEIGHT, 1.0 / F.col(_SHARE)).drop(_TOLD, _SHARE, _KEPT)
+    return observed.where(F.col(_KEPT)).withColumn(WEIGHT, 1.0 / F.col(_SHARE)).drop(_TOLD, _SHARE, _KEPT, _LATE)
 
 
-def control_value(spark: SparkSession, name: str) -> Column:
-    """A number that the driver can change while the query runs, read once a batch."""
+def control_values(spark: SparkSession) -> tuple[Column, Column, Column]:
+    """Numbers that the driver can change while the query runs, read once a batch.
 
-    @F.udf("double", useArrow=False)
-    def read(_: int) -> float:
+    The share of rows to keep, the smallest share of any row, and the age in seconds from which a row is late.
+    """
+
+    @F.udf("array<double>", useArrow=False)
+    def read(_: int) -> list[float]:
         context = TaskContext.get()
-        text = context.getLocalProperty(name) if context is not None else None
-        if not text:
-            return 1.0
-        if name == FLOOR_PROPERTY:
-            return float(text)
-        batch_id = context.getLocalProperty(BATCH_ID_PROPERTY) if context is not None else None
-        return KeepSchedule.from_text(text).fraction_at(int(batch_id or 0))
+        if context is None:
+            return [1.0, 1.0, NEVER_LATE_S]
+        keep, floor, late = (context.getLocalProperty(name) for name in (KEEP_PROPERTY, FLOOR_PROPERTY, LATE_PROPERTY))
+        batch_id = int(context.getLocalProperty(BATCH_ID_PROPERTY) or 0)
+        told = KeepSchedule.from_text(keep).fraction_at(batch_id) if keep else 1.0
+        return [told, float(floor or 1.0), float(late or NEVER_LATE_S)]
 
-    # Without this Spark would run it once, when the query is optimised, and never again.
-    return spark.range(0, 1, 1, 1).select(read.asNondeterministic()("id")).scalar()
+    # Without this Spark would run it once, when the query is optimised, and never again. All three columns are the same
+    # subquery, so that Spark runs it once a batch.
+    values = spark.range(0, 1, 1, 1).select(read.asNondeterministic()("id")).scalar()
+    return values[0], values[1], values[2]
+
+
+def age_s(arrival: str) -> Column:
+    """Age of a row in seconds at the time of its batch."""
+    return F.current_timestamp().cast("double") - F.col(arrival).cast("timestamp").cast("double")
 
 
 def draw_of_row(rows: DataFrame, key: str | None = None) -> Column:
@@ -121,6 +134,8 @@ def _observations(arrival: str | None) -> list[Column]:
     observations = [
         F.count(F.lit(1)).alias("offered_rows"),
         F.count_if(F.col(_KEPT)).alias("kept_rows"),
+        F.count_if(F.col(_LATE)).alias("late_rows"),
+        F.count_if(F.col(_KEPT) & F.col(_LATE)).alias("kept_late_rows"),
         F.max(_TOLD).alias("told"),
     ]
     if arrival is not None:

@@ -409,6 +409,31 @@ def executor_totals(spark: SparkSession) -> list[ExecutorTotals]:
     return totals
 
 
+def core_seconds(spark: SparkSession, group: str, after_job: int) -> tuple[float, int]:
+    """Seconds that the finished jobs of a group kept cores busy, of those after one; and the last that was counted.
+
+    The jobs of a streaming query are one group, under the id of its run.
+    """
+    context = spark.sparkContext
+    store = context._jsc.sc().statusStore()  # noqa: SLF001 - what this module is for
+    total_s, last = 0.0, after_job
+    for job_id in sorted(context.statusTracker().getJobIdsForGroup(group)):
+        if job_id <= after_job:
+            continue
+        stages = store.job(job_id).stageIds()
+        if str(store.job(job_id).status().toString()) == "RUNNING":
+            break
+        for index in range(stages.size()):
+            total_s += store.lastStageAttempt(stages.apply(index)).executorRunTime() / 1000.0
+        last = job_id
+    return total_s, last
+
+
+def engine_cores(spark: SparkSession) -> int:
+    """Cores over all live executors; at least one."""
+    return max(1, sum(executor.cores for executor in executor_totals(spark)))
+
+
 def executor_heap_max_bytes(spark: SparkSession) -> int | None:
     """Largest heap an executor may have: the driver's own in local mode, else what was configured."""
     if _is_local(spark):

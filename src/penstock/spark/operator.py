@@ -23,13 +23,16 @@ from penstock.spark.guard import (
     BATCH_ID_PROPERTY,
     FLOOR_PROPERTY,
     KEEP_PROPERTY,
+    LATE_PROPERTY,
     WEIGHT,
+    age_s,
     check_columns,
     draw_of_row,
     utility_of,
 )
 from penstock.spark.operator_shares import STRATEGIES, empty_sketch
 from penstock.spark.operator_worker import (
+    AGE,
     ARRIVAL,
     DRAW,
     HIDDEN,
@@ -149,10 +152,11 @@ def run_operator(
         name=name,
         key=key,
         columns=tuple(rows.columns),
-        fields=to_arrow_schema(fields),
+        fields=to_arrow_schema(fields, timezone="UTC"),
         strategy=strategy,
         keep_property=KEEP_PROPERTY,
         floor_property=FLOOR_PROPERTY,
+        late_property=LATE_PROPERTY,
         costs_property=operator.costs_property,
         batch_property=BATCH_ID_PROPERTY,
         learned=operator.sums,
@@ -160,6 +164,7 @@ def run_operator(
     hidden = {KEY: key_hash(key), DRAW: draw_of_row(rows)}
     if arrival is not None:
         hidden[ARRIVAL] = F.col(arrival).cast("timestamp").cast("double")
+        hidden[AGE] = age_s(arrival)
     if utility is not None:
         hidden[UTILITY] = utility_of(rows, utility).cast("double")
     # The last row of each partition has nulls in every column, whatever the user's schema promises.
@@ -187,10 +192,10 @@ def _fields(schema: T.StructType | str) -> T.StructType:
 
 def _observations() -> list[Column]:
     values = {name: F.col(REPORT)[place] for place, name in enumerate(REPORT_FIELDS)}
-    totals = ("offered_work", "kept_work", "function_s")
+    counts = ("offered_rows", "kept_rows", "late_rows", "kept_late_rows")
+    totals = ("offered_work", "kept_work", "late_work", "kept_late_work", "function_s")
     return [
-        F.coalesce(F.sum(values["offered_rows"]), F.lit(0.0)).cast("bigint").alias("offered_rows"),
-        F.coalesce(F.sum(values["kept_rows"]), F.lit(0.0)).cast("bigint").alias("kept_rows"),
+        *(F.coalesce(F.sum(values[name]), F.lit(0.0)).cast("bigint").alias(name) for name in counts),
         F.max(values["told"]).alias("told"),
         F.min(values["oldest_s"]).alias("oldest_s"),
         F.try_divide(F.sum(values["arrival_sum_s"]), F.sum(values["arrival_rows"])).alias("mean_s"),

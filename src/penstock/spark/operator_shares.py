@@ -13,6 +13,9 @@ differs is who pays. With :math:`c_i` the learned cost of a row and :math:`u_i` 
   and a row goes when the estimated queue before it is longer than one hundredth of that time, or one mean row. Nothing
   is drawn: rows go for their moment, and every kept row has the weight offered over kept.
 
+Rows that are too old to be out in time go first: they stay with the smallest share that is allowed, and the strategy
+decides on all others.
+
 Until costs are known all rows cost the same, and every strategy but ``semantic`` is ``uniform``.
 """
 
@@ -41,6 +44,7 @@ _QUEUE_SHARE = 0.01
 _HALVINGS = 40
 _DOUBLINGS = 64
 _ROUNDING = 1e-9
+_SMALLEST_LATE_SHARE = 1e-6
 
 
 def empty_sketch() -> CostSketch:
@@ -111,21 +115,44 @@ def decide(
     sketch: CostSketch | None,
     *,
     share: float,
-    minimum_accuracy: float = 0.0,
+    smallest_share: float = 0.0,
+    late: NDArray[np.bool_] | None = None,
 ) -> Decision:
-    """Decide on the rows of one Arrow batch; their costs must be filled in where the strategy asks for them."""
+    """Decide on the rows of one Arrow batch; their costs must be filled in where the strategy asks for them.
+
+    While rows must go, late ones stay with the smallest share that is allowed; the strategy decides on all others.
+    """
     count = rows.keys.size
     if share >= 1.0 or count == 0:
         return Decision(np.ones(count, np.bool_), np.ones(count), drawn=True)
+    if late is None or not late.any():
+        return _on_time(strategy, rows, sketch, share, smallest_share)
+    least = max(smallest_share, _SMALLEST_LATE_SHARE)
+    keep, probability = rows.uniforms < least, np.full(count, least)
+    decision = _on_time(strategy, _chosen(rows, ~late), sketch, share, smallest_share)
+    keep[~late], probability[~late] = decision.keep, decision.probability
+    return Decision(keep, probability, drawn=decision.drawn)
+
+
+def _on_time(strategy: str, rows: Rows, sketch: CostSketch | None, share: float, smallest_share: float) -> Decision:
+    count = rows.keys.size
+    if count == 0:
+        return Decision(np.ones(0, np.bool_), np.ones(0), drawn=True)
     if strategy == "las" and sketch is not None:
-        return _by_queue(rows, sketch, share, minimum_accuracy)
+        return _by_queue(rows, sketch, share, smallest_share)
     if strategy in ("economic", "semantic"):
         utility = np.ones(count) if rows.utility is None else rows.utility
         costs_s = rows.required("costs_s", strategy)
-        probability = economic_probabilities(costs_s, utility, share=share, minimum_accuracy=minimum_accuracy)
+        probability = economic_probabilities(costs_s, utility, share=share, minimum_accuracy=smallest_share)
     else:
         probability = np.full(count, share)
     return Decision(rows.uniforms < probability, probability, drawn=True)
+
+
+def _chosen(rows: Rows, chosen: NDArray[np.bool_]) -> Rows:
+    columns = {name: getattr(rows, name) for name in ("costs_s", "utility", "age_s")}
+    parts = {name: None if column is None else column[chosen] for name, column in columns.items()}
+    return Rows(rows.keys[chosen], rows.arrival_s[chosen], rows.uniforms[chosen], **parts)
 
 
 def _by_queue(rows: Rows, sketch: CostSketch, share: float, minimum_accuracy: float) -> Decision:

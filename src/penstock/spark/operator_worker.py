@@ -1,9 +1,10 @@
 """The operator inside a Python worker: sheds, runs the user's function, and times every row.
 
-Rows come in as Arrow batches with four more columns, computed inside the JVM: a hash of the key, the number drawn for
-the row, its arrival and its utility. Rows that go never become Python objects. Rows that stay are handed to the
-function as dictionaries; the clock is read once after each, so that the end of one row is the beginning of the next.
-What was learned goes back in an accumulator, what happened in one last row for each partition, which the JVM takes out.
+Rows come in as Arrow batches with five more columns, computed inside the JVM: a hash of the key, the number drawn for
+the row, its arrival, its age at the time of the batch, and its utility. Rows that go never become Python objects. Rows
+that stay are handed to the function as dictionaries; the clock is read once after each, so that the end of one row is
+the beginning of the next. What was learned goes back in an accumulator, what happened in one last row for each
+partition, which the JVM takes out.
 """
 
 from __future__ import annotations
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 KEY, DRAW, ARRIVAL, UTILITY = "__penstock_key", "__penstock_draw", "__penstock_arrival", "__penstock_utility"
-HIDDEN = (KEY, DRAW, ARRIVAL, UTILITY)
+AGE = "__penstock_age"
+HIDDEN = (KEY, DRAW, ARRIVAL, UTILITY, AGE)
 REPORT = "__penstock_report"
 REPORT_FIELDS = (
     "offered_rows", "kept_rows", "told", "oldest_s", "arrival_sum_s", "arrival_rows", "offered_work", "kept_work",
-    "function_s",
+    "function_s", "late_rows", "kept_late_rows", "late_work", "kept_late_work",
 )  # fmt: skip
 _REPORT_TYPE = pa.list_(pa.float64())
 _LONGEST_KEY_TEXT = 60
@@ -74,8 +76,9 @@ class Orders:
     """What the driver wants of the batch that a task belongs to."""
 
     told: float = 1.0
-    minimum_accuracy: float = 0.0
+    smallest_share: float = 0.0
     sketch: CostSketch | None = None
+    late_after_s: float = math.inf
 
 
 @dataclass(slots=True)
@@ -91,6 +94,10 @@ class Tally:
     offered_work: float = 0.0
     kept_work: float = 0.0
     function_s: float = 0.0
+    late_rows: int = 0
+    kept_late_rows: int = 0
+    late_work: float = 0.0
+    kept_late_work: float = 0.0
     learned: CostSketch = field(default_factory=empty_sketch)
 
     def values(self) -> list[float | None]:
@@ -117,7 +124,7 @@ class OperatorTask:
         Columns that it gives, the weight after them.
     strategy
         Who goes when not all fit.
-    keep_property, floor_property, costs_property, batch_property
+    keep_property, floor_property, late_property, costs_property, batch_property
         Where the driver's orders are found.
     learned
         Takes what is learned back to the driver.
@@ -131,6 +138,7 @@ class OperatorTask:
     strategy: str
     keep_property: str
     floor_property: str
+    late_property: str
     costs_property: str
     batch_property: str
     learned: Accumulator[NDArray[np.float64]] | None = None
@@ -159,28 +167,33 @@ class OperatorTask:
                 "bound; set a minimum accuracy above zero"
             )
         floor = float(context.getLocalProperty(self.floor_property) or 0.0)
-        return Orders(told, floor, costs_at(context.getLocalProperty, self.costs_property, batch_id))
+        late_after_s = float(context.getLocalProperty(self.late_property) or math.inf)
+        sketch = costs_at(context.getLocalProperty, self.costs_property, batch_id)
+        return Orders(told, floor, sketch, late_after_s)
 
     def _process(self, batch: pa.RecordBatch, orders: Orders, tally: Tally) -> pa.RecordBatch:
         keys = batch.column(KEY).to_numpy().view(np.uint64)
         self._count_arrivals(batch, tally)
         costs = costs_of(keys, orders.sketch)
-        decision = self._decide(batch, keys, costs, orders)
+        late = late_rows(batch, orders.late_after_s)
+        decision = self._decide(batch, keys, costs, late, orders)
         keep = decision.keep
-        tally.offered_rows += keep.size
-        tally.offered_work += float(costs.sum())
+        _count(tally, keep, late, costs)
         rows = batch.select(self.columns)
         if not keep.all():
             rows, keys, costs = rows.filter(pa.array(keep)), keys[keep], costs[keep]
-        tally.kept_work += float(costs.sum())
         results, costs_s = self._execute(as_dictionaries(rows))
         tally.function_s += float(costs_s.sum())
         _learn(tally, keys, costs_s, costs if orders.sketch is not None else None)
-        tally.kept_rows += rows.num_rows
         return self._to_arrow(results, decision.weights)
 
     def _decide(
-        self, batch: pa.RecordBatch, keys: NDArray[np.uint64], costs: NDArray[np.float64], orders: Orders
+        self,
+        batch: pa.RecordBatch,
+        keys: NDArray[np.uint64],
+        costs: NDArray[np.float64],
+        late: NDArray[np.bool_],
+        orders: Orders,
     ) -> Decision:
         utility = None
         if UTILITY in batch.schema.names and orders.told < 1.0:
@@ -191,7 +204,9 @@ class OperatorTask:
                     "zero up (coalesce)"
                 )
         rows = Rows(keys, np.zeros(keys.size), batch.column(DRAW).to_numpy(), costs_s=costs, utility=utility)
-        return decide(self.strategy, rows, orders.sketch, share=orders.told, minimum_accuracy=orders.minimum_accuracy)
+        return decide(
+            self.strategy, rows, orders.sketch, share=orders.told, smallest_share=orders.smallest_share, late=late
+        )
 
     def _execute(self, rows: list[Row]) -> tuple[list[Row | None], NDArray[np.float64]]:
         """Run the function; gives its results and the seconds that each row took."""
@@ -265,6 +280,26 @@ class OperatorTask:
         return pa.schema([*self.fields, pa.field("weight", pa.float64()), pa.field(REPORT, _REPORT_TYPE)])
 
 
+def late_rows(batch: pa.RecordBatch, late_after_s: float) -> NDArray[np.bool_]:
+    """Which rows are too old to be out in time; none where rows tell no arrival."""
+    if AGE not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.bool_)
+    ages_s = batch.column(AGE).to_numpy(zero_copy_only=False)
+    return np.asarray(ages_s > late_after_s)
+
+
+def _count(tally: Tally, keep: NDArray[np.bool_], late: NDArray[np.bool_], costs: NDArray[np.float64]) -> None:
+    kept_late = keep & late
+    tally.offered_rows += keep.size
+    tally.kept_rows += int(keep.sum())
+    tally.late_rows += int(late.sum())
+    tally.kept_late_rows += int(kept_late.sum())
+    tally.offered_work += float(costs.sum())
+    tally.kept_work += float(costs[keep].sum())
+    tally.late_work += float(costs[late].sum())
+    tally.kept_late_work += float(costs[kept_late].sum())
+
+
 def _learn(
     tally: Tally, keys: NDArray[np.uint64], costs_s: NDArray[np.float64], estimates_s: NDArray[np.float64] | None
 ) -> None:
@@ -274,7 +309,7 @@ def _learn(
     by other processes or the collection of garbage: what exceeds ten times the estimate counts as that. A key that
     really became dearer is followed all the same, from batch to batch.
     """
-    first = 1 if tally.kept_rows == 0 and costs_s.size > 1 else 0
+    first = 1 if tally.kept_rows == costs_s.size > 1 else 0
     believed_s = costs_s if estimates_s is None else np.minimum(costs_s, _MOST_TIMES_ESTIMATE * estimates_s)
     tally.learned.update(keys[first:], believed_s[first:])
 

@@ -1,13 +1,16 @@
-"""What earlier runs of a query taught, for the first batch of the next."""
+"""What earlier runs of a query taught, for the first batches of the next."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.control.target import target_batch_s
+from penstock.estimate.batch_time import BatchTimeModel
 from penstock.model import Metric
 
 if TYPE_CHECKING:
+    from penstock.estimate.batch_time import BatchTimeState
     from penstock.model import Goal, QueryName
     from penstock.settings import AdmissionSettings
     from penstock.store import Store
@@ -15,13 +18,24 @@ if TYPE_CHECKING:
 _SAFE_SHARE = 0.25
 _REMEMBERED_S = 7 * 86_400.0
 _BATCHES = 20
+_BATCHES_TO_TRUST = 8
+_DOUBT = 0.25
 
 
-def recalled_rows(store: Store, query: QueryName, goal: Goal, settings: AdmissionSettings, now_s: float) -> int | None:
-    """Rows of a first batch that would have taken a quarter of the target length when the query ran last.
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Rows of a first batch, and what batches cost; None where nothing recent is known."""
 
-    The quarter is for code that has changed since, and for a cold engine. None where nothing recent is known, or where
-    it is no more than an unknown query is given.
+    first_rows: int | None = None
+    batch_time: BatchTimeState | None = None
+
+
+def recall(store: Store, query: QueryName, goal: Goal, settings: AdmissionSettings, now_s: float) -> Recalled:
+    """What the last runs of a query left in the series.
+
+    The first batch may have the rows that took a quarter of the target length then: the rest is for code that has
+    changed since, and for a cold engine. The learned costs are believed to within a quarter, until the first batches
+    say more.
     """
     target_s = target_batch_s(goal, 0.0, settings.batch_share_of_goal)
     since_s = now_s - _REMEMBERED_S
@@ -29,8 +43,21 @@ def recalled_rows(store: Store, query: QueryName, goal: Goal, settings: Admissio
     lengths = store.points(query, Metric.BATCH_DURATION_S, since_s=since_s, last=_BATCHES * 10)
     durations = [point.value for point in lengths if not point.subject][-_BATCHES:]
     if target_s is None or not rows or len(rows) != len(durations):
-        return None
+        return Recalled()
     # The fastest batch counts: rows per second only ever look too few, when a batch was small or disturbed.
     rows_per_s = max(count / duration_s for count, duration_s in zip(rows, durations, strict=True) if duration_s > 0)
     wanted = int(_SAFE_SHARE * target_s * rows_per_s)
-    return wanted if wanted > settings.first_batch_rows else None
+    if wanted <= settings.first_batch_rows:
+        return Recalled()
+    return Recalled(wanted, _costs(store, query, since_s, max(rows)) if len(rows) >= _BATCHES_TO_TRUST else None)
+
+
+def _costs(store: Store, query: QueryName, since_s: float, rows: float) -> BatchTimeState | None:
+    metrics = (Metric.BATCH_OVERHEAD_S, Metric.READ_COST_PER_ROW_S, Metric.COST_PER_ROW_S)
+    found = [store.points(query, metric, since_s=since_s, last=1) for metric in metrics]
+    if not all(found):
+        return None
+    overhead_s, read_cost_s, work_cost_s = (points[-1].value for points in found)
+    return BatchTimeModel.recalled(
+        overhead_s=overhead_s, read_cost_s=read_cost_s, work_cost_s=work_cost_s, rows=rows, doubt=_DOUBT
+    )

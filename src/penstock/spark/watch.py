@@ -10,7 +10,7 @@ from penstock.estimate.arrival import ArrivalRate
 from penstock.model import ActionKind, Metric, QuerySpec, SeriesPoint
 from penstock.spark import internals
 from penstock.spark.collector import GUARD_PREFIX, ProgressCollector, parse_progress
-from penstock.spark.guard import FLOOR_PROPERTY, KEEP_PROPERTY
+from penstock.spark.guard import FLOOR_PROPERTY, KEEP_PROPERTY, LATE_PROPERTY
 from penstock.spark.internals import Ability
 from penstock.spark.operator_worker import COST_PLACES
 from penstock.spark.sources import build_limit, describe_sources
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
     from penstock.spark.internals import JavaObject
     from penstock.spark.operator import Operator
+    from penstock.spark.recall import Recalled
     from penstock.spark.sources import LiveSource
 
 
@@ -48,6 +49,7 @@ class WatchedQuery:
         self._spark = spark
         self._missing = missing
         self._collector = ProgressCollector(spark, name)
+        self._last_job: int | None = None
         self._cost_versions: dict[str, int] = {}
         self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
 
@@ -67,7 +69,7 @@ class WatchedQuery:
         return [source for source in self.sources if not source.spec.is_limitable]
 
     def govern(
-        self, goal: Goal, settings: Settings, *, starting: bool, recorded_shares: KeepSchedule, first_rows: int | None
+        self, goal: Goal, settings: Settings, *, starting: bool, recorded_shares: KeepSchedule, recalled: Recalled
     ) -> list[Action]:
         """Begin to govern; gives the decisions that must be in place at once.
 
@@ -89,7 +91,8 @@ class WatchedQuery:
             settings.admission,
             settings.shedding if self.has_guard and Ability.CHANNEL not in self._missing else None,
             enforced=not settings.observe.only,
-            first_rows=first_rows,
+            first_rows=recalled.first_rows,
+            learned=recalled.batch_time,
         )
         controller.resume_keep(recorded_shares)
         past = [] if starting else [self.signal(report) for report in self._past_progress()]
@@ -98,7 +101,9 @@ class WatchedQuery:
             actions = [*actions, *controller.on_start()]
         self.goal, self.controller = goal, controller
         if self.has_guard and not settings.observe.only:
-            internals.send_to_tasks(execution, FLOOR_PROPERTY, repr(goal.minimum_accuracy))
+            internals.send_to_tasks(execution, FLOOR_PROPERTY, repr(controller.smallest_share))
+            if goal.latency_s is not None:
+                internals.send_to_tasks(execution, LATE_PROPERTY, repr(controller.late_after_s))
             self._send_shares()
         return actions
 
@@ -107,6 +112,13 @@ class WatchedQuery:
         if not self.sources:
             self._describe(internals.execution_of(self.query))
         return self._collector.signal(progress, self.sources)
+
+    def core_seconds(self) -> float | None:
+        """Seconds that the query's jobs kept cores busy since the last look; None at the first."""
+        is_first = self._last_job is None
+        group = str(self.query.runId)
+        busy_s, self._last_job = internals.core_seconds(self._spark, group, -1 if is_first else self._last_job or 0)
+        return None if is_first else busy_s
 
     def carry_out(self, action: Action) -> None:
         """Realise a recorded decision."""

@@ -1,0 +1,66 @@
+"""The job of the overload benchmark: a row function whose cost depends on the key, and counts by window and region."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+import penstock.functions as pf
+from penstock.spark.operator_worker import as_dictionaries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.model.profile import LoadProfile
+    from penstock.spark.attach import Penstock
+
+KINDS = 64
+ROUNDS_PER_UNIT = 16
+REGIONS = 20
+WINDOW_S = 5
+WORK = "bench.work"
+_RESULT = "timestamp timestamp, region bigint, units bigint"
+
+
+def analyse(row: dict[str, Any]) -> dict[str, Any]:
+    """Work of 1 to 64 units, by the key: that many times sixteen rounds of key derivation."""
+    units = 1 + row["key"] % KINDS
+    hashlib.pbkdf2_hmac("sha256", b"penstock", b"bench", ROUNDS_PER_UNIT * units)
+    return {"timestamp": row["timestamp"], "region": row["offset"] % REGIONS, "units": units}
+
+
+def rows_of(spark: SparkSession, profile: LoadProfile, *, epoch_s: float, limit_rows: int | None = None) -> DataFrame:
+    """Rows along a profile that begins at a moment."""
+    reader = spark.readStream.format("penstock.load").option("profile", profile.to_json())
+    reader = reader.option("startEpochSeconds", f"{epoch_s:.3f}").option("keys", str(KINDS))
+    if limit_rows is not None:
+        reader = reader.option("maxRowsPerBatch", str(limit_rows))
+    return reader.load()
+
+
+def plain_job(rows: DataFrame) -> DataFrame:
+    """The job as anybody would write it."""
+    return _counted(rows.mapInArrow(_analyse_all, _RESULT).withColumn("weight", F.lit(1.0)))
+
+
+def shedding_job(rows: DataFrame, pen: Penstock, strategy: str) -> DataFrame:
+    """The same job with its function in an operator."""
+    return _counted(pen.operator(rows, analyse, _RESULT, "key", strategy=strategy))
+
+
+def _counted(analysed: DataFrame) -> DataFrame:
+    watched = analysed.observe(WORK, F.coalesce(F.sum("units"), F.lit(0)).alias("units"))
+    return watched.groupBy(F.window("timestamp", f"{WINDOW_S} seconds"), "region").agg(*pf.count())
+
+
+def _analyse_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([("timestamp", pa.timestamp("us", tz="UTC")), ("region", pa.int64()), ("units", pa.int64())])
+    for batch in batches:
+        results = [analyse(row) for row in as_dictionaries(batch)]
+        columns = [pa.array([row[entry.name] for row in results], type=entry.type) for entry in schema]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)

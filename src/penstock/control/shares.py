@@ -1,0 +1,270 @@
+"""The share of a guarded query's rows that is kept, batch by batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from penstock.control import wording
+from penstock.control.keep import KeepDecision, Waiting, keep_fraction, waiting_then
+from penstock.control.limits import is_news
+from penstock.control.priority import ShareBounds
+from penstock.control.schedule import KeepSchedule
+from penstock.model import Action, ActionKind
+
+if TYPE_CHECKING:
+    from penstock.estimate.batch_time import BatchTimeModel
+    from penstock.model import BatchSignal, Goal, QueryName
+    from penstock.settings import SheddingSettings
+
+FIRST_FREE_BATCH = 2
+"""The next batch may be planned already: a decision speaks of the one after it, and those that follow."""
+
+_BATCHES_TO_REPORT = 3
+_BATCHES_TO_SHED = 3
+_AS_EXPECTED = 0.35
+_AS_LARGE = 0.6
+_PROVEN_SHARE = 0.75
+_CERTAIN_WITHIN = 0.15
+_LARGEST_SHARE_STEP = 2.0
+_LEAST_KEPT_PER_TOLD = 0.01
+_KEPT_PER_TOLD_WEIGHT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ShareState:
+    """Snapshot of a :class:`ShareController`."""
+
+    schedule: KeepSchedule = field(default_factory=KeepSchedule)
+    kept_per_told: float = 1.0
+    batches_settled: int = 0
+    batches_infeasible: int = 0
+    infeasible_reported: bool = False
+    bounds: ShareBounds = field(default_factory=ShareBounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the share is decided by, beside the batch itself.
+
+    Parameters
+    ----------
+    fits_rows
+        Kept rows of a batch of target length.
+    is_known
+        Whether that is known well enough to go by it.
+    arrivals_rows_per_s
+        Arrivals over all sources.
+    limit_rows
+        Rows that the limits in force let into the next batch.
+    """
+
+    fits_rows: float
+    is_known: bool
+    arrivals_rows_per_s: float
+    limit_rows: float
+
+
+class ShareController:
+    """Decides how much of its rows a query keeps (:func:`~penstock.control.keep.keep_fraction`).
+
+    Rows are dropped only for a capacity that was proven: some batches in a row must have been about as large as fits,
+    and have taken about as long as expected. Then the share moves by at most a factor of two at a time, as long as it
+    is not certain what the rows that are read and not kept will cost.
+
+    A share is bound to the second batch after the decision: the one in between may be planned already, and a batch must
+    never change its share once it could be running. A guard that keeps rows by their utility keeps some other share
+    than it is told; the ratio is learned, and told the other way round.
+
+    Parameters
+    ----------
+    query
+        Name of the query.
+    goal
+        Its minimum accuracy bounds the share.
+    target_s
+        The batch length that the goal allows.
+    interval_s
+        Of the trigger; 0 without one.
+    settings
+        None for a query without a guard: nothing is ever dropped, but it is told when too much arrives.
+    state
+        Snapshot to go on from.
+    """
+
+    def __init__(
+        self,
+        query: QueryName,
+        goal: Goal,
+        *,
+        target_s: float,
+        interval_s: float,
+        settings: SheddingSettings | None,
+        state: ShareState | None = None,
+    ) -> None:
+        self._query = query
+        self._goal = goal
+        self._target_s = target_s
+        self._interval_s = interval_s
+        self._settings = settings
+        self._state = state or ShareState()
+
+    @property
+    def schedule(self) -> KeepSchedule:
+        """Which batch keeps which share of its rows."""
+        return self._state.schedule
+
+    @property
+    def smallest_share(self) -> float:
+        """The least that is kept of any row: minimum accuracy, and never nothing."""
+        return 1.0 if self._settings is None else max(self._goal.minimum_accuracy, self._settings.smallest_keep)
+
+    @property
+    def late_after_s(self) -> float:
+        """Age at which a row that waits is too old to be out in time: what the goal leaves beside its own batch."""
+        assert self._goal.latency_s is not None
+        return self._goal.latency_s - self._target_s
+
+    def snapshot(self) -> ShareState:
+        """Everything that the next decision depends on."""
+        return self._state
+
+    def resume(self, schedule: KeepSchedule) -> None:
+        """Go on with recorded shares: the last batch of an earlier run may have to run again."""
+        self._update(schedule=schedule)
+
+    def hold_to(self, bounds: ShareBounds) -> None:
+        """Keep the share within what the engine's other queries leave."""
+        self._update(bounds=bounds)
+
+    def share_at(self, batch_id: int) -> float:
+        """Share of its on-time rows that a batch will have kept, from what it is told."""
+        told = self.schedule.fraction_at(batch_id)
+        return 1.0 if told >= 1.0 else min(1.0, told * self._state.kept_per_told)
+
+    def largest_coming(self, batch_id: int) -> float:
+        """The share that the next two batches keep at most.
+
+        A limit may hold one batch earlier than the share it was reckoned with; a smaller share must not let that batch
+        read, and keep, several times what fits.
+        """
+        return max(self.share_at(batch_id + ahead) for ahead in range(1, FIRST_FREE_BATCH + 1))
+
+    def learn(self, signal: BatchSignal) -> None:
+        """Learn how much the guard really keeps of what it is told to."""
+        guard = signal.guard
+        if guard is None or guard.keep_fraction >= 1.0:
+            return
+        kept = guard.processed_fraction if guard.on_time_fraction is None else guard.on_time_fraction
+        if kept > 0:
+            ratio = min(max(kept / guard.keep_fraction, _LEAST_KEPT_PER_TOLD), 1.0)
+            known = self._state.kept_per_told
+            self._update(kept_per_told=known + _KEPT_PER_TOLD_WEIGHT * (ratio - known))
+
+    def waiting(self, signal: BatchSignal, load: Load) -> Waiting:
+        """What will wait when the first free batch is planned; none of it is late where rows tell no arrival."""
+        assert signal.lag_rows is not None
+        tells_age = signal.guard is not None and signal.guard.oldest_arrival_s is not None
+        return waiting_then(
+            lag_rows=signal.lag_rows,
+            arrivals_rows_per_s=load.arrivals_rows_per_s,
+            duration_s=signal.duration_s,
+            limit_rows=load.limit_rows,
+            target_s=max(self._target_s, self._interval_s),
+            late_after_s=self.late_after_s if tells_age and self._settings is not None else float("inf"),
+        )
+
+    def late_rows_to_read(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> float:
+        """Rows that the next batches can read beyond their budget, because late ones cost less than others.
+
+        Nothing while a batch that keeps everything may be among them.
+        """
+        share = self.largest_coming(signal.batch_id)
+        if share >= 1.0 or signal.lag_rows is None:
+            return 0.0
+        dear_s = model.read_cost_s + share * model.work_cost_s
+        cheap_s = model.read_cost_s + self.smallest_share * model.work_cost_s
+        return self.waiting(signal, load).late_rows * max(0.0, 1.0 - cheap_s / dear_s)
+
+    def decide(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> list[Action]:
+        """Share of the batches from the first free one on, and whether the goal can be met at all."""
+        if signal.lag_rows is None or not self._is_settled(signal, load, model):
+            return []
+        waiting = self.waiting(signal, load)
+        arrivals_rows = load.arrivals_rows_per_s * max(self._target_s, self._interval_s)
+        settings = self._settings
+        decision = keep_fraction(
+            model,
+            target_s=self._target_s,
+            arrivals_rows=arrivals_rows,
+            backlog_rows=max(0.0, waiting.on_time_rows - arrivals_rows),
+            drain_batches=settings.drain_batches if settings else 1.0,
+            minimum_accuracy=self._goal.minimum_accuracy if settings else 1.0,
+            smallest_keep=settings.smallest_keep if settings else 1.0,
+            headroom=settings.headroom if settings else 0.0,
+            late_rows=waiting.late_rows,
+        )
+        return [*self._keep(signal, decision, load, model), *self._feasibility(signal, decision, load)]
+
+    def _is_settled(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> bool:
+        expected_s = model.predict_s(signal.rows, signal.work_rows)
+        as_expected = abs(signal.duration_s / expected_s - 1.0) < _AS_EXPECTED
+        as_large = signal.work_rows > _AS_LARGE * load.fits_rows or (signal.lag_rows or 0.0) < load.fits_rows
+        settled = load.is_known and as_expected and as_large
+        # Once rows are dropped, an odd batch is no reason to stop correcting how many.
+        is_shedding = self.share_at(signal.batch_id + FIRST_FREE_BATCH) < 1.0
+        count = self._state.batches_settled + 1 if settled else (self._state.batches_settled if is_shedding else 0)
+        self._update(batches_settled=count)
+        return count >= _BATCHES_TO_SHED and load.is_known
+
+    def _keep(self, signal: BatchSignal, decision: KeepDecision, load: Load, model: BatchTimeModel) -> list[Action]:
+        from_batch = signal.batch_id + FIRST_FREE_BATCH
+        old = self.share_at(from_batch)
+        fraction = wanted = max(self.smallest_share, self._state.bounds.hold(decision.fraction))
+        if not model.is_certain(load.fits_rows, fraction, within=_CERTAIN_WITHIN):
+            # What reading costs without keeping shows only once the share has moved: step by step.
+            fraction = min(max(fraction, old / _LARGEST_SHARE_STEP), old * _LARGEST_SHARE_STEP)
+        if self._settings is None or not is_news(old, fraction, self._settings.dead_band):
+            return []
+        told = fraction if fraction >= 1.0 else fraction / self._state.kept_per_told
+        self._update(schedule=self.schedule.with_entry(from_batch, told))
+        return [
+            Action(
+                ActionKind.KEEP_FRACTION,
+                self._query,
+                f"batch {signal.batch_id}",
+                wording.keep(decision, fraction, load.fits_rows, from_batch, wanted),
+                target=f"from batch {from_batch}",
+                value=fraction,
+                previous=old,
+                unit="fraction",
+                expected={"from_batch": float(from_batch), "told": told, "demand_rows": decision.demand_rows},
+            )
+        ]
+
+    def _feasibility(self, signal: BatchSignal, decision: KeepDecision, load: Load) -> list[Action]:
+        """Say once when more is demanded than fits, and once when it fits again."""
+        behind = not decision.is_feasible
+        # Only a batch of about the target length proves what fits; a cold start must not cry overload on its way up.
+        proven = signal.duration_s > _PROVEN_SHARE * self._target_s
+        count = self._state.batches_infeasible + (1 if proven else 0) if behind else 0
+        self._update(batches_infeasible=count)
+        cause = f"batch {signal.batch_id}"
+        if count >= _BATCHES_TO_REPORT and not self._state.infeasible_reported:
+            self._update(infeasible_reported=True)
+            capacity, arrivals = load.fits_rows / self._target_s, load.arrivals_rows_per_s
+            expected = {
+                "capacity_rows_per_s": capacity,
+                "arrival_rows_per_s": arrivals,
+                "missing_rows_per_s": max(0.0, decision.fraction * arrivals - capacity),
+            }
+            reason = wording.infeasible(signal, decision, load.fits_rows, self._target_s, arrivals)
+            return [Action(ActionKind.INFEASIBLE, self._query, cause, reason, expected=expected)]
+        if not behind and self._state.infeasible_reported:
+            self._update(infeasible_reported=False)
+            reason = f"what arrives and waits, {decision.demand_rows:,.0f} rows a batch, fits again"
+            return [Action(ActionKind.HOLD, self._query, cause, reason)]
+        return []
+
+    def _update(self, **changes: object) -> None:
+        self._state = replace(self._state, **changes)  # type: ignore[arg-type]
