@@ -315,6 +315,17 @@ def test_queries_are_those_with_actions_or_points_sorted(store: Store) -> None:
     assert store.queries() == ["", "B", "b", "z", "é", "😀"]
 
 
+def test_messages_keep_their_newest_text_by_query(store: Store) -> None:
+    """A name has one text, the last; queries do not see each other's."""
+    store.put_messages("a", [("costs.1", "4"), ("costs.0", "3")])
+    store.put_messages("b", [("costs.0", "other")])
+    store.put_messages("a", [("costs.0", "5")])
+
+    assert store.messages("a") == [("costs.0", "5"), ("costs.1", "4")]
+    assert store.messages("b") == [("costs.0", "other")]
+    assert store.messages("c") == []
+
+
 def test_old_points_are_deleted_and_actions_stay(store: Store) -> None:
     """Deletion counts what went, spares the given moment itself, and forgets queries of which nothing is left."""
     store.append(_hold(), time_s=1.0, mode=Mode.ACT)

@@ -13,15 +13,20 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as fn
 
+import penstock
 import penstock.functions as pf
 from live.helpers import load_rows, show, wait_for_batches, wait_until
 from penstock import Goal
+from penstock.control.schedule import KeepSchedule
 from penstock.errors import InvalidGuardError
+from penstock.model import Action, ActionKind, Mode
 from penstock.spark import internals
 from penstock.spark.guard import KEEP_PROPERTY
+from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -254,3 +259,44 @@ def test_what_cannot_serve_is_refused_at_once(
     with pytest.raises(InvalidGuardError, match=message):
         pen.operator(endless(stopping), same_row, **chosen)
     assert pen.operators == []
+
+
+def test_a_batch_that_runs_again_finds_the_costs_of_the_first_time(stopping: SparkSession, tmp_path: Path) -> None:
+    """A batch that was not committed keeps the same rows after a restart, though more is known of costs by then."""
+    settings = {"admission.first_batch_rows": ROWS_PER_BATCH}
+    kept = [Kept(), Kept()]
+    last = -1
+    for run in range(2):
+        with penstock.attach(stopping, store=SqliteStore(tmp_path / "penstock.db"), settings=settings) as pen:
+            rows = pen.operator(endless(stopping), spin, "offset bigint, is_dear bigint", "key")
+            writer = rows.writeStream.queryName("again").foreachBatch(kept[run].take)
+            query = pen.govern(writer, LOOSE).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+            wait_for_batches(query, 4 if run == 0 else 1)
+            if run == 0:
+                from_batch = record_share(pen, query, 0.5)
+                wait_for_batch(query, from_batch + 2)
+            query.stop()
+        if run == 0:
+            commits = sorted((int(path.name), path) for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
+            last, path = commits[-1]
+            # As if the driver had died between the end of the batch and its commit.
+            path.unlink()
+            (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    assert last >= from_batch
+    first, again = ({row["offset"] for row in found.rows[last]} for found in kept)
+    assert 0 < len(first) < ROWS_PER_BATCH
+    assert again == first
+
+
+def record_share(pen: Penstock, query: StreamingQuery, share: float) -> int:
+    """Decide as the controller would that batches keep a share, from one on that is not planned yet."""
+    last = query.lastProgress
+    from_batch = (last.batchId if last is not None else 0) + 3
+    watched = pen.watched("again")
+    assert watched.controller is not None
+    expected = {"from_batch": float(from_batch), "told": share}
+    action = Action(ActionKind.KEEP_FRACTION, watched.name, "test", "half of the work fits", expected=expected)
+    pen.store.append(action, time_s=time.time(), mode=Mode.ACT)
+    watched.controller.resume_keep(KeepSchedule().with_entry(from_batch, share))
+    watched.carry_out(action)
+    return from_batch

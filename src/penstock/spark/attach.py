@@ -297,7 +297,9 @@ class Penstock:
             if operator.observation in observed:
                 operator.absorb()
                 if self.mode is Mode.ACT and watched.is_governed and Ability.CHANNEL not in self.missing:
-                    watched.send_costs(operator, batch_id + _COSTS_HOLD_AFTER_BATCHES)
+                    messages = watched.cost_messages(operator, batch_id + _COSTS_HOLD_AFTER_BATCHES)
+                    self.store.put_messages(str(watched.query.id), messages)
+                    watched.send(messages)
 
     def _begin_start(self, watched: WatchedQuery, goal: Goal) -> None:
         if Ability.FIRST_BATCH in self.missing:
@@ -331,6 +333,8 @@ class Penstock:
         shares = recorded_shares(self.store.actions(query=watched.name, kinds=_SHARE_KINDS), query_id)
         known = recall(self.store, watched.name, goal, self.settings.admission, time.time())
         actions = watched.govern(goal, self.settings, starting=starting, recorded_shares=shares, recalled=known)
+        if self.mode is Mode.ACT and Ability.CHANNEL not in self.missing:
+            watched.resume_costs(self.store.messages(query_id))
         self._record(_govern_action(watched, goal, cause))
         for source in watched.left_alone:
             reason = f"{source.spec.description}: {source.spec.reason}"

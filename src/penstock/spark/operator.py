@@ -10,6 +10,7 @@ sends the result out again, bound to the batches it is for, as the shares are
 from __future__ import annotations
 
 import itertools
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,11 +67,11 @@ class Operator:
     Made by :meth:`penstock.spark.attach.Penstock.operator`.
     """
 
-    def __init__(self, spark: SparkSession, name: str, key_type: T.DataType) -> None:
-        number = next(_numbers)
+    def __init__(self, spark: SparkSession, name: str, identity: str, key_type: T.DataType) -> None:
         self.name = name
-        self.observation = f"{GUARD_PREFIX}.operator.{number}"
-        self.costs_property = f"spark.penstock.costs.{number}"
+        self.observation = f"{GUARD_PREFIX}.operator.{next(_numbers)}"
+        # The same after a restart, so that a batch that runs again finds the costs of the first time.
+        self.costs_property = f"spark.penstock.costs.{zlib.crc32(identity.encode()):08x}"
         self.sums: Accumulator[NDArray[np.float64]] = spark.sparkContext.accumulator(empty_sketch().cells, SketchSum())
         self._spark = spark
         self._key_type = key_type
@@ -146,7 +147,8 @@ def run_operator(
     fields = _fields(schema)
     _check(rows, fields, key, strategy, utility, arrival)
     name = getattr(function, "__name__", type(function).__name__)
-    operator = Operator(rows.sparkSession, name, rows.schema[key].dataType)
+    identity = f"{name} {key} {rows.schema.simpleString()} {fields.simpleString()} {strategy}"
+    operator = Operator(rows.sparkSession, name, identity, rows.schema[key].dataType)
     task = OperatorTask(
         function=function,
         name=name,

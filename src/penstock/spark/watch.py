@@ -16,7 +16,7 @@ from penstock.spark.operator_worker import COST_PLACES
 from penstock.spark.sources import build_limit, describe_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -50,7 +50,7 @@ class WatchedQuery:
         self._missing = missing
         self._collector = ProgressCollector(spark, name)
         self._last_job: int | None = None
-        self._cost_versions: dict[str, int] = {}
+        self._cost_places: dict[str, tuple[int, int | None]] = {}
         self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
 
     @property
@@ -129,12 +129,27 @@ class WatchedQuery:
         elif action.kind is ActionKind.KEEP_FRACTION:
             self._send_shares()
 
-    def send_costs(self, operator: Operator, from_batch: int) -> None:
-        """Give an operator's tasks newer costs from a batch on; the batches before it keep those that they have."""
-        version = self._cost_versions.get(operator.costs_property, 0)
-        self._cost_versions[operator.costs_property] = version + 1
+    def cost_messages(self, operator: Operator, from_batch: int) -> list[tuple[str, str]]:
+        """Newer costs for an operator's tasks from a batch on; the batches before it keep those that they have."""
+        place, newest = self._cost_places.get(operator.costs_property, (0, None))
+        if newest is not None and newest != from_batch:
+            place = (place + 1) % COST_PLACES
+        self._cost_places[operator.costs_property] = place, from_batch
+        return operator.messages(place, from_batch)
+
+    def resume_costs(self, messages: Sequence[tuple[str, str]]) -> None:
+        """Send what an earlier run sent: its last batch may have to run again, with the costs that it ran with."""
+        for name, text in messages:
+            costs_property, _, place = name.rpartition(".")
+            if text.isdigit() and int(text) >= (self._cost_places.get(costs_property, (0, -1))[1] or -1):
+                self._cost_places[costs_property] = int(place), int(text)
+        # The name of a batch is shorter than those of the sketch that holds from it on, and must come after them.
+        self.send(sorted(messages, key=lambda message: -len(message[0])))
+
+    def send(self, messages: Sequence[tuple[str, str]]) -> None:
+        """Give texts to the tasks of the batches to come, in this order."""
         execution = internals.execution_of(self.query)
-        for name, value in operator.messages(version % COST_PLACES, from_batch):
+        for name, value in messages:
             internals.send_to_tasks(execution, name, value)
 
     def put_back(self) -> None:

@@ -50,6 +50,14 @@ class Store(Protocol):
         """Give a time series of a query, oldest first."""
         ...
 
+    def put_messages(self, query_id: str, messages: Sequence[tuple[str, str]]) -> None:
+        """Record durably what the tasks of a query are told, all of it or nothing; a name keeps its newest text."""
+        ...
+
+    def messages(self, query_id: str) -> list[tuple[str, str]]:
+        """Give the newest text of each name, sorted by name."""
+        ...
+
     def queries(self) -> list[QueryName]:
         """Give the names of all queries that anything is recorded of, sorted."""
         ...

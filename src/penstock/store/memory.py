@@ -46,6 +46,7 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._closed = False
         self._actions: list[ActionRow] = []
+        self._messages: dict[str, dict[str, str]] = {}
         self._points: dict[tuple[str, str], list[PointRow]] = {}
 
     def append(self, action: Action, *, time_s: float, mode: Mode) -> RecordedAction:
@@ -112,6 +113,18 @@ class MemoryStore:
                 start = max(start, end - limit)
             chosen = rows[start:end]
         return [point_from_row(number, row) for number, row in enumerate(chosen, start=1)]
+
+    def put_messages(self, query_id: str, messages: Sequence[tuple[str, str]]) -> None:
+        """Record what the tasks of a query are told; a name keeps its newest text."""
+        with self._lock:
+            self._check_open()
+            self._messages.setdefault(query_id, {}).update(messages)
+
+    def messages(self, query_id: str) -> list[tuple[str, str]]:
+        """Give the newest text of each name, sorted by name."""
+        with self._lock:
+            self._check_open()
+            return sorted(self._messages.get(query_id, {}).items())
 
     def queries(self) -> list[QueryName]:
         """Give the names of all queries that anything is recorded of, sorted."""

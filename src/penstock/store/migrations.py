@@ -74,6 +74,20 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX series_by_time ON series (time_s)",
         ),
     ),
+    Migration(
+        version=3,
+        purpose="messages to tasks, so that a batch that runs again finds those of the first time",
+        statements=(
+            """
+            CREATE TABLE messages (
+                query_id TEXT NOT NULL,
+                name TEXT NOT NULL,
+                text TEXT NOT NULL,
+                PRIMARY KEY (query_id, name)
+            )
+            """,
+        ),
+    ),
 )
 
 LATEST_VERSION = MIGRATIONS[-1].version

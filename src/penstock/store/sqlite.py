@@ -55,6 +55,8 @@ _SELECT_QUERIES = """
     )
     SELECT name FROM acted WHERE name IS NOT NULL UNION SELECT name FROM observed WHERE name IS NOT NULL ORDER BY name
 """
+_REPLACE_MESSAGE = "INSERT OR REPLACE INTO messages (query_id, name, text) VALUES (?, ?, ?)"
+_SELECT_MESSAGES = "SELECT name, text FROM messages WHERE query_id = ? ORDER BY name"
 _NO_LIMIT = -1
 
 _REMEDIES: dict[int, str] = {
@@ -153,6 +155,18 @@ class SqliteStore:
         where.add("query = ? AND metric = ?", query, Metric(metric).value)
         where.add_range(since_s, until_s)
         return [point_from_row(row[0], row[1:]) for row in self._newest(_SELECT_POINTS, where, last)]
+
+    def put_messages(self, query_id: str, messages: Sequence[tuple[str, str]]) -> None:
+        """Record durably what the tasks of a query are told, all of it or nothing; a name keeps its newest text."""
+        with self._writing() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(_REPLACE_MESSAGE, [(query_id, name, text) for name, text in messages])
+            connection.execute("COMMIT")
+
+    def messages(self, query_id: str) -> list[tuple[str, str]]:
+        """Give the newest text of each name, sorted by name."""
+        with self._using() as connection:
+            return connection.execute(_SELECT_MESSAGES, (query_id,)).fetchall()
 
     def queries(self) -> list[QueryName]:
         """Give the names of all queries that anything is recorded of, sorted."""
