@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Repeat the experiments of the papers that Penstock is built on.", rich_markup_mode=None)
 
 _FIGURES = (4, 5, 6, 7, 8, 9)
+_LIVE_FIGURES = (10, 11)
+_LIVE_GOAL_S = 4.0
 
 
 @app.callback()
@@ -35,28 +37,37 @@ def las(
     ] = 0.25,
     runs: Annotated[int, typer.Option(min=1, max=100_000, help="Streams to run; the paper has 5000.")] = 100,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the streams.")] = 1,
-    figure: Annotated[int | None, typer.Option(help="Repeat one figure of the paper, 4 to 9, point by point.")] = None,
+    figure: Annotated[int | None, typer.Option(help="Repeat one figure, 4 to 9 simulated, 10 and 11 on Spark.")] = None,
     out: Annotated[Path | None, typer.Option(help="Directory for the figure's chart (PNG).")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores.")] = None,
+    phase_seconds: Annotated[
+        float, typer.Option(min=3, max=600, help="Length of each of the seven phases of figures 10 and 11.")
+    ] = 15.0,
     as_json: AsJson = False,
 ) -> None:
     """Simulate load-aware shedding against its baselines, and economic shedding beside them.
 
-    Mean queueing latency and dropped share of each algorithm over the same streams of 32,768 rows.
+    Mean queueing latency and dropped share of each algorithm over the same streams of 32,768 rows. Figures 10 and 11
+    run on live Spark instead: completion latency and dropped share over time, for a stream that changes seven times
+    and for one of mentions. They take about ten minutes each.
 
     For example:
       penstock experiment las --underprovision 0.25 --runs 100 --json
       penstock experiment las --figure 4 --out artifacts/las
+      penstock experiment las --figure 10 --out artifacts/las
     """
     from penstock.sim.las import LasExperiment, run_las_experiment  # noqa: PLC0415 - compiles on first use
     from penstock.sim.las_figures import run_figure  # noqa: PLC0415 - as above
 
-    if figure is not None and figure not in _FIGURES:
-        raise typer.BadParameter(f"figure {figure} is not one of {', '.join(map(str, _FIGURES))}")
+    if figure is not None and figure not in (*_FIGURES, *_LIVE_FIGURES):
+        known = ", ".join(map(str, (*_FIGURES, *_LIVE_FIGURES)))
+        raise typer.BadParameter(f"figure {figure} is not one of {known}")
     workers = processes or min(os.cpu_count() or 1, runs)
     settings = {"runs": runs, "seed": seed, "processes": workers, "progress": _Say()}
     if figure is None:
         rows = run_las_experiment(LasExperiment(underprovision=underprovision), **settings)  # type: ignore[arg-type]
+    elif figure in _LIVE_FIGURES:
+        rows = _run_live(figure, phase_seconds)
     else:
         rows = run_figure(figure, underprovision=underprovision, **settings)  # type: ignore[arg-type]
     chart = _chart(figure, rows, out)
@@ -67,6 +78,14 @@ def las(
     print_table(columns, [[_text(row[name]) for name in columns] for row in rows])
     if chart is not None:
         typer.echo(f"\nchart: {chart}")
+
+
+def _run_live(figure: int, phase_s: float) -> list[dict[str, float | int | str | None]]:
+    from penstock.bench.las_live import POLICIES, run_live_figure  # noqa: PLC0415 - imports Spark
+
+    return run_live_figure(
+        figure, goal_s=_LIVE_GOAL_S, phase_s=phase_s, policies=POLICIES, say=lambda text: typer.echo(text, err=True)
+    )
 
 
 def _chart(figure: int | None, rows: Sequence[dict[str, float | int | str | None]], out: Path | None) -> str | None:

@@ -155,24 +155,36 @@ class ShareController:
         guard = signal.guard
         if guard is None or guard.keep_fraction >= 1.0:
             return
-        kept = guard.processed_fraction if guard.on_time_fraction is None else guard.on_time_fraction
-        if kept > 0:
+        # A batch of nothing but late rows tells nothing of the others.
+        kept = guard.processed_fraction if not guard.late_rows else guard.on_time_fraction
+        if kept:
             ratio = min(max(kept / guard.keep_fraction, _LEAST_KEPT_PER_TOLD), 1.0)
             known = self._state.kept_per_told
             self._update(kept_per_told=known + _KEPT_PER_TOLD_WEIGHT * (ratio - known))
 
-    def waiting(self, signal: BatchSignal, load: Load) -> Waiting:
+    def waiting(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> Waiting:
         """What will wait when the first free batch is planned; none of it is late where rows tell no arrival."""
         assert signal.lag_rows is not None
         tells_age = signal.guard is not None and signal.guard.oldest_arrival_s is not None
+        late_after_s = self.late_after_s if tells_age and self._settings is not None else float("inf")
         return waiting_then(
             lag_rows=signal.lag_rows,
             arrivals_rows_per_s=load.arrivals_rows_per_s,
             duration_s=signal.duration_s,
             limit_rows=load.limit_rows,
-            target_s=max(self._target_s, self._interval_s),
-            late_after_s=self.late_after_s if tells_age and self._settings is not None else float("inf"),
+            next_s=max(self._next_s(signal, load, model, late_after_s), self._interval_s),
+            late_after_s=late_after_s,
         )
+
+    def _next_s(self, signal: BatchSignal, load: Load, model: BatchTimeModel, late_after_s: float) -> float:
+        """Expected length of the next batch, planned about now: short if most of what it reads is late and goes."""
+        assert signal.lag_rows is not None
+        arrivals = load.arrivals_rows_per_s
+        rows = signal.lag_rows + arrivals * signal.duration_s
+        read = min(rows, load.limit_rows)
+        share = self.share_at(signal.batch_id + 1)
+        late = min(read, max(0.0, rows - arrivals * late_after_s)) if share < 1.0 else 0.0
+        return min(self._target_s, model.predict_s(read, share * (read - late) + self.smallest_share * late))
 
     def late_rows_to_read(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> float:
         """Rows that the next batches can read beyond their budget, because late ones cost less than others.
@@ -184,13 +196,13 @@ class ShareController:
             return 0.0
         dear_s = model.read_cost_s + share * model.work_cost_s
         cheap_s = model.read_cost_s + self.smallest_share * model.work_cost_s
-        return self.waiting(signal, load).late_rows * max(0.0, 1.0 - cheap_s / dear_s)
+        return self.waiting(signal, load, model).late_rows * max(0.0, 1.0 - cheap_s / dear_s)
 
     def decide(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> list[Action]:
         """Share of the batches from the first free one on, and whether the goal can be met at all."""
         if signal.lag_rows is None or not self._is_settled(signal, load, model):
             return []
-        waiting = self.waiting(signal, load)
+        waiting = self.waiting(signal, load, model)
         arrivals_rows = load.arrivals_rows_per_s * max(self._target_s, self._interval_s)
         settings = self._settings
         decision = keep_fraction(
@@ -211,11 +223,11 @@ class ShareController:
         as_expected = abs(signal.duration_s / expected_s - 1.0) < _AS_EXPECTED
         as_large = signal.work_rows > _AS_LARGE * load.fits_rows or (signal.lag_rows or 0.0) < load.fits_rows
         settled = load.is_known and as_expected and as_large
-        # Once rows are dropped, an odd batch is no reason to stop correcting how many.
+        # Once rows are dropped, an odd batch or a share of unknown cost is no reason to stop correcting.
         is_shedding = self.share_at(signal.batch_id + FIRST_FREE_BATCH) < 1.0
         count = self._state.batches_settled + 1 if settled else (self._state.batches_settled if is_shedding else 0)
         self._update(batches_settled=count)
-        return count >= _BATCHES_TO_SHED and load.is_known
+        return count >= _BATCHES_TO_SHED and (load.is_known or is_shedding)
 
     def _keep(self, signal: BatchSignal, decision: KeepDecision, load: Load, model: BatchTimeModel) -> list[Action]:
         from_batch = signal.batch_id + FIRST_FREE_BATCH
