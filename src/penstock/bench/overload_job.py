@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.spark.attach import Penstock
 
 KINDS = 64
-ROUNDS_PER_UNIT = 16
+ROUNDS_PER_UNIT = 64
 REGIONS = 20
 WINDOW_S = 5
 WORK = "bench.work"
@@ -28,7 +28,7 @@ _RESULT = "timestamp timestamp, region bigint, units bigint"
 
 
 def analyse(row: dict[str, Any]) -> dict[str, Any]:
-    """Work of 1 to 64 units, by the key: that many times sixteen rounds of key derivation."""
+    """Work of 1 to 64 units, by the key: that many times 64 rounds of key derivation."""
     units = 1 + row["key"] % KINDS
     hashlib.pbkdf2_hmac("sha256", b"penstock", b"bench", ROUNDS_PER_UNIT * units)
     return {"timestamp": row["timestamp"], "region": row["offset"] % REGIONS, "units": units}

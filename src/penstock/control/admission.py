@@ -173,14 +173,13 @@ class AdmissionController:
             # The first batch after a start pays for code generation and cold workers: it teaches nothing of the rest.
             return actions
         fits_rows, overhead_actions = self._rows_that_fit(signal)
-        budget_rows = self._next_budget(signal, fits_rows)
-        self._update(budget_rows=budget_rows)
         load = Load(
             fits_rows=fits_rows,
             is_known=self._is_known(signal, fits_rows),
             arrivals_rows_per_s=self.arrival_rows_per_s or 0.0,
             limit_rows=self._limits.rows_in_force(signal),
         )
+        self._update(budget_rows=self._next_budget(signal, load))
         actions += overhead_actions
         if self.arrival_rows_per_s is not None:
             actions += self._share.decide(signal, load, self._batch_time)
@@ -237,15 +236,16 @@ class AdmissionController:
         self._update(overhead_reported=hopeless)
         return fits_rows, actions
 
-    def _next_budget(self, signal: BatchSignal, fits_rows: float) -> float:
+    def _next_budget(self, signal: BatchSignal, load: Load) -> float:
+        fits_rows = load.fits_rows
         share = self._share.largest_coming(signal.batch_id)
         # Neither kept nor read rows may outgrow what was seen: a smaller share must not make for a giant read.
         seen_rows = min(self._state.largest_batch_rows, share * self._state.largest_read_rows)
         trusted = self._settings.growth_factor * seen_rows
-        if not self._is_known(signal, fits_rows):
+        if not load.is_known:
             budget = min(self._explored(signal, fits_rows), trusted)
         else:
-            allowed = self._flow.maximum(rate=fits_rows, buffer=self._rows_in_flight(signal), target=fits_rows)
+            allowed = self._flow.maximum(rate=fits_rows, buffer=self._rows_in_flight(signal, load), target=fits_rows)
             # A batch far below what fits is little but overhead: the law may shorten the next one, not starve it.
             budget = min(max(allowed, _LEAST_FLOW_SHARE * fits_rows), fits_rows, trusted)
             self._flow.granted(budget)
@@ -286,13 +286,11 @@ class AdmissionController:
         is_sure = model.batches >= _BATCHES_TO_KNOW and model.is_certain(fits_rows, share, within=_CERTAIN_WITHIN)
         return is_sure and (model.overhead_s < _OVERHEAD_SHARE * self._target_s or model.is_cost_significant(share))
 
-    def _rows_in_flight(self, signal: BatchSignal) -> float:
+    def _rows_in_flight(self, signal: BatchSignal, load: Load) -> float:
         """Rows of the batch that runs while this is decided: what the last limit let in of what was waiting."""
-        arrivals = self.arrival_rows_per_s
-        if signal.lag_rows is None or arrivals is None:
+        if signal.lag_rows is None or self.arrival_rows_per_s is None:
             return min(float(signal.work_rows), self._state.budget_rows)
-        waiting_rows = signal.lag_rows + arrivals * signal.duration_s
-        return min(self._state.budget_rows, waiting_rows * self._share.share_at(signal.batch_id + 1))
+        return min(self._state.budget_rows, self._share.next_rows(signal, load)[1])
 
     # Limits
 

@@ -165,26 +165,29 @@ class ShareController:
     def waiting(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> Waiting:
         """What will wait when the first free batch is planned; none of it is late where rows tell no arrival."""
         assert signal.lag_rows is not None
-        tells_age = signal.guard is not None and signal.guard.oldest_arrival_s is not None
-        late_after_s = self.late_after_s if tells_age and self._settings is not None else float("inf")
+        next_s = min(self._target_s, model.predict_s(*self.next_rows(signal, load)))
         return waiting_then(
             lag_rows=signal.lag_rows,
             arrivals_rows_per_s=load.arrivals_rows_per_s,
             duration_s=signal.duration_s,
             limit_rows=load.limit_rows,
-            next_s=max(self._next_s(signal, load, model, late_after_s), self._interval_s),
-            late_after_s=late_after_s,
+            next_s=max(next_s, self._interval_s),
+            late_after_s=self._late_after_s(signal),
         )
 
-    def _next_s(self, signal: BatchSignal, load: Load, model: BatchTimeModel, late_after_s: float) -> float:
-        """Expected length of the next batch, planned about now: short if most of what it reads is late and goes."""
+    def next_rows(self, signal: BatchSignal, load: Load) -> tuple[float, float]:
+        """Rows that the next batch, planned about now, reads and keeps: few if most of them are late and go."""
         assert signal.lag_rows is not None
         arrivals = load.arrivals_rows_per_s
         rows = signal.lag_rows + arrivals * signal.duration_s
         read = min(rows, load.limit_rows)
         share = self.share_at(signal.batch_id + 1)
-        late = min(read, max(0.0, rows - arrivals * late_after_s)) if share < 1.0 else 0.0
-        return min(self._target_s, model.predict_s(read, share * (read - late) + self.smallest_share * late))
+        late = min(read, max(0.0, rows - arrivals * self._late_after_s(signal))) if share < 1.0 else 0.0
+        return read, share * (read - late) + self.smallest_share * late
+
+    def _late_after_s(self, signal: BatchSignal) -> float:
+        tells_age = signal.guard is not None and signal.guard.oldest_arrival_s is not None
+        return self.late_after_s if tells_age and self._settings is not None else float("inf")
 
     def late_rows_to_read(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> float:
         """Rows that the next batches can read beyond their budget, because late ones cost less than others.
