@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.apps.overload import GOVERNED, PLAIN, measure_capacity, run_overload
+from penstock.apps.overload import CALM_S, GOVERNED, PLAIN, measure_capacity, run_overload
 from penstock.apps.report import write_report
 from penstock.apps.session import local_session
-from penstock.model.profile import LoadProfile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,10 +74,10 @@ def run_demo(
         capacity = measure_capacity(
             spark, goal, store_path=store_path, seed=seed, seconds=_CAPACITY_SECONDS, watch=watch
         )
-        profile = LoadProfile.constant(load * capacity)
-        plain = run_overload(spark, PLAIN, profile, goal, pen=None, seed=seed, seconds=seconds, watch=watch)
+        run = partial(run_overload, spark, seed=seed, seconds=seconds, watch=watch)
+        plain = run(PLAIN, capacity, load, goal, pen=None)
         with attach(spark, settings=Settings().with_values({"store.path": str(store_path)})) as pen:
-            governed = run_overload(spark, GOVERNED, profile, goal, pen=pen, seed=seed, seconds=seconds, watch=watch)
+            governed = run(GOVERNED, capacity, load, goal, pen=pen)
     result = DemoResult(capacity, load * capacity, plain, governed, goal, out / "report.html", store_path)
     write_report(
         result.report,
@@ -97,8 +97,9 @@ def introduction(result: DemoResult) -> str:
     seconds = result.plain.measured.seconds
     return (
         f"The same load of {result.load_rows_per_s:,.0f} rows/s, {times:.1f} times the measured capacity of "
-        f"{result.capacity_rows_per_s:,.0f} rows/s, for {seconds:.0f} s each: plain Spark, then governed with a "
-        f"latency goal of {result.goal.latency_s:g} s and a minimum accuracy of {result.goal.minimum_accuracy:g}."
+        f"{result.capacity_rows_per_s:,.0f} rows/s, for {seconds:.0f} s each after {CALM_S:.0f} calm ones that do not "
+        f"count: plain Spark, then governed with a latency goal of {result.goal.latency_s:g} s and a minimum accuracy "
+        f"of {result.goal.minimum_accuracy:g}."
     )
 
 

@@ -34,6 +34,7 @@ _CAPACITY_BACKLOG_ROWS = 500_000_000
 _CAPACITY_SETTINGS = {"admission.first_batch_rows": 50_000, "admission.growth_factor": 16}
 _SETTLED_BATCHES = 6
 _TICK_S = 0.25
+CALM_S, CALM_LOAD = 15.0, 0.5
 PLAIN, GOVERNED = "plain", "governed"
 
 
@@ -109,7 +110,8 @@ def _capacity(
 def run_overload(
     spark: SparkSession,
     name: str,
-    profile: LoadProfile,
+    capacity_rows_per_s: float,
+    load: float,
     goal: Goal,
     *,
     pen: Penstock | None,
@@ -117,11 +119,15 @@ def run_overload(
     seconds: float,
     watch: Callable[[Tick], None],
 ) -> OverloadRun:
-    """Run the pipeline for so many seconds under a load, governed where there is a Penstock.
+    """Run the pipeline for so many seconds under a multiple of the capacity, governed where there is a Penstock.
 
-    A goal with a minimum accuracy below one gets a guard as well.
+    Before that come some calm seconds, in which engine and controller warm up; everything is measured from the step to
+    the full load on. A goal with a minimum accuracy below one gets a guard as well.
     """
+    calm, full = CALM_LOAD * capacity_rows_per_s, load * capacity_rows_per_s
+    profile = LoadProfile.step(calm, full, CALM_S, CALM_S + seconds + 60.0)
     epoch_s = time.time()
+    step_s, ends_s = epoch_s + CALM_S, epoch_s + CALM_S + seconds
     truth = LoadTruth(profile, round(epoch_s * 1000))
     rows = clicks(spark, profile, seed=seed, epoch_s=epoch_s)
     if pen is None:
@@ -129,14 +135,14 @@ def run_overload(
     else:
         guarded = rows if goal.minimum_accuracy >= 1.0 else pen.guard(rows)
         query = _start(pen.govern(_writer(guarded, name), goal), name)
-    while (elapsed_s := time.time() - epoch_s) < seconds:
-        time.sleep(min(_TICK_S, seconds - elapsed_s))
-        watch(_tick(name, query, elapsed_s, seconds, truth))
+    while (now_s := time.time()) < ends_s:
+        time.sleep(min(_TICK_S, ends_s - now_s))
+        watch(_tick(name, query, now_s - epoch_s, CALM_S + seconds, truth))
     query.stop()
     # A batch that finished while the query was being stopped is in the results, but not in time.
     batches = batch_records(query)
     assert goal.latency_s is not None
-    measured = measure(name, batches, truth, goal_s=goal.latency_s, began_s=epoch_s, ended_s=epoch_s + seconds)
+    measured = measure(name, batches, truth, goal_s=goal.latency_s, began_s=step_s, ended_s=ends_s)
     end_offset = max((batch.end_offset for batch in batches), default=0)
     fraud = summarise_fraud(spark, name, click_content(seed), truth, end_offset=end_offset)
     return OverloadRun(measured, fraud)
