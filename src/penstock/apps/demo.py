@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.model import Goal
 
 _CAPACITY_SECONDS = 30.0
+_FIRST_BATCH_ROWS = 20_000
 _READING = (
     "Latencies are those of rows that were processed; rows that still waited at the end are in the lag. The load "
     "source knows when each row arrived and what a full count would be."
@@ -71,12 +72,11 @@ def run_demo(
     store_path = out / "penstock.db"
     with local_session("penstock demo", log=out / "spark.log") as spark:
         register(spark)
-        capacity = measure_capacity(
-            spark, goal, store_path=store_path, seed=seed, seconds=_CAPACITY_SECONDS, watch=watch
-        )
+        capacity = measure_capacity(spark, goal, seed=seed, seconds=_CAPACITY_SECONDS, watch=watch)
         run = partial(run_overload, spark, seed=seed, seconds=seconds, watch=watch)
         plain = run(PLAIN, capacity, load, goal, pen=None)
-        with attach(spark, settings=Settings().with_values({"store.path": str(store_path)})) as pen:
+        settings = {"store.path": str(store_path), "admission.first_batch_rows": _FIRST_BATCH_ROWS}
+        with attach(spark, settings=Settings().with_values(settings)) as pen:
             governed = run(GOVERNED, capacity, load, goal, pen=pen)
     result = DemoResult(capacity, load * capacity, plain, governed, goal, out / "report.html", store_path)
     write_report(

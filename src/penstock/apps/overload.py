@@ -7,34 +7,33 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.apps.capacity import find_capacity
 from penstock.apps.click_fraud import count_patterns, suspects
 from penstock.apps.fraud_truth import summarise_fraud
 from penstock.apps.measure import batch_records, measure
 from penstock.control.target import target_batch_s
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import ClicksContent
-from penstock.spark.attach import attach
+from penstock.settings import Settings
 from penstock.spark.load_rows import LoadTruth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from penstock.apps.fraud_truth import FraudSummary
-    from penstock.apps.measure import Measured
+    from penstock.apps.measure import BatchRecord, Measured
     from penstock.model import Goal
     from penstock.spark.attach import Penstock
     from penstock.spark.govern import GovernedWriter
 
 _CAPACITY_BACKLOG_ROWS = 500_000_000
-_CAPACITY_SETTINGS = {"admission.first_batch_rows": 50_000, "admission.growth_factor": 16}
-_SETTLED_BATCHES = 6
+_CAPACITY_FIRST_ROWS = 150_000
 _TICK_S = 0.25
-CALM_S, CALM_LOAD = 15.0, 0.5
+CALM_S, CALM_LOAD, CALM_BACKLOG_S = 20.0, 0.4, 4.0
 PLAIN, GOVERNED = "plain", "governed"
 
 
@@ -63,48 +62,42 @@ def click_content(seed: int) -> ClicksContent:
     return ClicksContent(seed=seed, users=3_000, fan_out=100)
 
 
-def clicks(spark: SparkSession, profile: LoadProfile, *, seed: int, epoch_s: float) -> DataFrame:
+def clicks(
+    spark: SparkSession, profile: LoadProfile, *, seed: int, epoch_s: float, limit_rows: int | None = None
+) -> DataFrame:
     """The stream of click records along a load profile that starts at a moment."""
     content = click_content(seed)
     reader = spark.readStream.format("penstock.load").option("content", "clicks").option("seed", str(seed))
     reader = reader.option("users", str(content.users)).option("fanOut", str(content.fan_out))
+    if limit_rows is not None:
+        reader = reader.option("maxRowsPerBatch", str(limit_rows))
     return reader.option("profile", profile.to_json()).option("startEpochSeconds", f"{epoch_s:.3f}").load()
 
 
 def measure_capacity(
-    spark: SparkSession, goal: Goal, *, store_path: Path, seed: int, seconds: float, watch: Callable[[Tick], None]
+    spark: SparkSession, goal: Goal, *, seed: int, seconds: float, watch: Callable[[Tick], None]
 ) -> float:
-    """Rows per second that the pipeline processes on a standing backlog, in batches of the length the goal allows.
-
-    Admission finds that length and learns what fits into it; it starts with more rows than it would dare on a
-    stranger's query. What it learns is recorded under the name of the governed run, which begins with it.
-    """
-    settings = {**_CAPACITY_SETTINGS, "store.path": str(store_path)}
-    with attach(spark, settings=settings) as pen:
-        return _capacity(spark, pen, goal, seed=seed, seconds=seconds, watch=watch)
-
-
-def _capacity(
-    spark: SparkSession, pen: Penstock, goal: Goal, *, seed: int, seconds: float, watch: Callable[[Tick], None]
-) -> float:
-    name = GOVERNED
-    profile = LoadProfile.constant(1.0).with_backlog(_CAPACITY_BACKLOG_ROWS)
-    rows = clicks(spark, profile, seed=seed, epoch_s=time.time())
-    query = _start(pen.govern(_writer(rows, name), goal), name)
-    target_s = target_batch_s(goal, 0.0, pen.settings.admission.batch_share_of_goal)
+    """Rows per second that the pipeline processes on a standing backlog, in batches of the length the goal allows."""
+    target_s = target_batch_s(goal, 0.0, Settings().admission.batch_share_of_goal)
     assert target_s is not None
     began_s = time.monotonic()
-    while (elapsed_s := time.monotonic() - began_s) < seconds:
-        time.sleep(_TICK_S)
-        watch(_tick("capacity", query, elapsed_s, seconds, None))
-        settled = [batch for batch in batch_records(query) if batch.duration_s > 0.8 * target_s]
-        if len(settled) >= _SETTLED_BATCHES:
-            break
-    controller = pen.watched(name).controller
-    assert controller is not None
-    rows_per_batch = controller.batch_time.kept_rows_within(target_s, 1.0)
-    query.stop()
-    return rows_per_batch / target_s
+
+    def run_batches(limit_rows: int, count: int) -> list[BatchRecord]:
+        profile = LoadProfile.constant(1.0).with_backlog(_CAPACITY_BACKLOG_ROWS)
+        rows = clicks(spark, profile, seed=seed, epoch_s=time.time(), limit_rows=limit_rows)
+        query = _start(_writer(rows, "capacity"), "capacity")
+        try:
+            while len(found := batch_records(query)) < count:
+                time.sleep(_TICK_S)
+                watch(_tick("capacity", query, min(time.monotonic() - began_s, seconds), seconds, None))
+            return found[:count]
+        finally:
+            query.stop()
+
+    # Two or three trials are near enough for a demonstration that has three minutes in all.
+    return find_capacity(
+        run_batches, target_s=target_s, first_rows=_CAPACITY_FIRST_ROWS, most_trials=3, near=0.2
+    ).rows_per_s
 
 
 def run_overload(
@@ -121,11 +114,12 @@ def run_overload(
 ) -> OverloadRun:
     """Run the pipeline for so many seconds under a multiple of the capacity, governed where there is a Penstock.
 
-    Before that come some calm seconds, in which engine and controller warm up; everything is measured from the step to
-    the full load on. A goal with a minimum accuracy below one gets a guard as well.
+    Before that come some calm seconds on a small backlog, in which engine and controller warm up; all is measured
+    from the step to the full load on. A goal with a minimum accuracy below one gets a guard as well.
     """
     calm, full = CALM_LOAD * capacity_rows_per_s, load * capacity_rows_per_s
     profile = LoadProfile.step(calm, full, CALM_S, CALM_S + seconds + 60.0)
+    profile = profile.with_backlog(round(CALM_BACKLOG_S * capacity_rows_per_s))
     epoch_s = time.time()
     step_s, ends_s = epoch_s + CALM_S, epoch_s + CALM_S + seconds
     truth = LoadTruth(profile, round(epoch_s * 1000))

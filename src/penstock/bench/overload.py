@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.apps.capacity import find_capacity
 from penstock.apps.measure import batch_records, measure
 from penstock.apps.session import local_session
 from penstock.bench.overload_job import REGIONS, WINDOW_S, WORK, plain_job, rows_of, shedding_job
@@ -31,25 +32,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from penstock.apps.capacity import Capacity
     from penstock.apps.measure import BatchRecord, Measured
 
 PLAIN, STATIC = "plain", "static limit"
 POLICIES = (PLAIN, STATIC, "uniform", "las", "economic")
 LEAST_WORK_RATIO, LEAST_COVERAGE = 0.95, 0.93
 CALM_S, CALM_LOAD, CALM_BACKLOG_S = 30.0, 0.4, 8.0
-_FIRST_ROWS, _LARGEST_STEP, _MOST_TRIALS, _NEAR_TARGET = 1_000, 4.0, 6, 0.07
-_TRIAL_BATCHES, _WARM_UP_BATCHES, _CAPACITY_BATCHES = 3, 2, 12
+_FIRST_ROWS, _CAPACITY_BATCHES = 1_000, 12
 _TICK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class WorkCapacity:
     """What plain Spark does on a backlog, in batches of the length that the goal allows."""
 
-    limit_rows: int
-    rows_per_s: float
+    rows: Capacity
     units_per_s: float
-    batch_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class OverloadResult:
 
     goal_s: float
     load: float
-    capacity: Capacity
+    capacity: WorkCapacity
     results: tuple[PolicyResult, ...]
 
     def to_dict(self) -> dict[str, object]:
@@ -95,9 +94,9 @@ class OverloadResult:
             "bench": "overload",
             "goal_s": self.goal_s,
             "load_times_capacity": self.load,
-            "capacity_rows_per_s": round(self.capacity.rows_per_s, 1),
+            "capacity_rows_per_s": round(self.capacity.rows.rows_per_s, 1),
             "capacity_units_per_s": round(self.capacity.units_per_s, 1),
-            "capacity_batch_s": round(self.capacity.batch_s, 3),
+            "capacity_batch_s": round(self.capacity.rows.batch_s, 3),
             "least_work_ratio": LEAST_WORK_RATIO,
             "least_coverage": LEAST_COVERAGE,
             "rows": [result.row() | {"is_met": self.is_met(result)} for result in self.results],
@@ -121,7 +120,7 @@ def bench_overload(
         register(spark)
         say("measuring the capacity")
         capacity = measure_capacity(spark, goal)
-        say(f"capacity {capacity.rows_per_s:,.0f} rows/s in batches of {capacity.batch_s:.2f} s")
+        say(f"capacity {capacity.rows.rows_per_s:,.0f} rows/s in batches of {capacity.rows.batch_s:.2f} s")
         results = []
         for policy in policies:
             results.append(_run(spark, policy, capacity, goal, load=load, seconds=seconds))
@@ -133,26 +132,19 @@ def bench_overload(
     return OverloadResult(goal_s, load, capacity, tuple(results))
 
 
-def measure_capacity(spark: SparkSession, goal: Goal) -> Capacity:
+def measure_capacity(spark: SparkSession, goal: Goal) -> WorkCapacity:
     """Find the limit whose batches are as long as the goal allows, and what plain Spark does with it."""
     target_s = target_batch_s(goal, 0.0, Settings().admission.batch_share_of_goal)
     assert target_s is not None
-    limit_rows = _FIRST_ROWS
-    for _ in range(_MOST_TRIALS):
-        trial = _batches(spark, limit_rows, _WARM_UP_BATCHES + _TRIAL_BATCHES)[_WARM_UP_BATCHES:]
-        trial_s = float(np.median([batch.duration_s for batch, _ in trial]))
-        if abs(trial_s / target_s - 1.0) < _NEAR_TARGET:
-            break
-        # Small batches are mostly overhead, so the last steps are the small ones; none is larger than fourfold.
-        limit_rows = max(1, round(limit_rows * min(target_s / trial_s, _LARGEST_STEP)))
-    found = _batches(spark, limit_rows, _WARM_UP_BATCHES + _CAPACITY_BATCHES)[_WARM_UP_BATCHES:]
-    busy_s = sum(batch.duration_s for batch, _ in found)
-    return Capacity(
-        limit_rows,
-        rows_per_s=sum(batch.rows for batch, _ in found) / busy_s,
-        units_per_s=sum(units for _, units in found) / busy_s,
-        batch_s=busy_s / len(found),
-    )
+    units: list[int] = []
+
+    def run_batches(limit_rows: int, count: int) -> list[BatchRecord]:
+        found = _batches(spark, limit_rows, count)
+        units[:] = [done for _, done in found]
+        return [batch for batch, _ in found]
+
+    rows = find_capacity(run_batches, target_s=target_s, first_rows=_FIRST_ROWS, measured_batches=_CAPACITY_BATCHES)
+    return WorkCapacity(rows, sum(units[-len(rows.batches) :]) / rows.busy_s)
 
 
 def _batches(spark: SparkSession, limit_rows: int, count: int) -> list[tuple[BatchRecord, int]]:
@@ -169,15 +161,15 @@ def _batches(spark: SparkSession, limit_rows: int, count: int) -> list[tuple[Bat
 
 
 def _run(
-    spark: SparkSession, policy: str, capacity: Capacity, goal: Goal, *, load: float, seconds: float
+    spark: SparkSession, policy: str, capacity: WorkCapacity, goal: Goal, *, load: float, seconds: float
 ) -> PolicyResult:
-    calm, full = CALM_LOAD * capacity.rows_per_s, load * capacity.rows_per_s
+    calm, full = CALM_LOAD * capacity.rows.rows_per_s, load * capacity.rows.rows_per_s
     profile = LoadProfile.step(calm, full, CALM_S, CALM_S + seconds + 60.0)
-    profile = profile.with_backlog(round(CALM_BACKLOG_S * capacity.rows_per_s))
+    profile = profile.with_backlog(round(CALM_BACKLOG_S * capacity.rows.rows_per_s))
     epoch_s = time.time()
     truth = LoadTruth(profile, round(epoch_s * 1000))
     name = policy.replace(" ", "_")
-    limit_rows = capacity.limit_rows if policy == STATIC else None
+    limit_rows = capacity.rows.limit_rows if policy == STATIC else None
     rows = rows_of(spark, profile, epoch_s=epoch_s, limit_rows=limit_rows)
     if policy in (PLAIN, STATIC):
         query = _start(plain_job(rows), name)
@@ -219,7 +211,7 @@ def _result(
     policy: str,
     query: StreamingQuery,
     truth: LoadTruth,
-    capacity: Capacity,
+    capacity: WorkCapacity,
     goal: Goal,
     *,
     began_s: float,

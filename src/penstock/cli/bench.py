@@ -105,7 +105,7 @@ def overload(
     ]
     print_table(columns, rows)
     typer.echo(
-        f"\n{result.load:g} times the capacity of {result.capacity.rows_per_s:,.0f} rows/s, latency goal {goal:g} s. "
+        f"\n{result.load:g} times the capacity of {result.capacity.rows.rows_per_s:,.0f} rows/s, goal {goal:g} s. "
         "Met means: 95 % of the kept rows out within the goal, at least 0.95 of the capacity's work done, and at least "
         "93 % of the 95 % intervals hold the true count."
     )
