@@ -67,6 +67,9 @@ class ArtifactSet:
 
 BROKER = ArtifactSet("kafka-broker-4.2.0", (Artifact("org.apache.kafka", f"kafka_{_SCALA}", "4.2.0"),), transitive=True)
 
+# Kafka's own command-line tools, which run beside the broker's jars.
+TOOLS = ArtifactSet("kafka-tools-4.2.0", (Artifact("org.apache.kafka", "kafka-tools", "4.2.0"),), transitive=False)
+
 # By version of Spark, the jars one by one: all else that they depend on is in Spark already. The token provider is of
 # an older Spark because no newer one can be resolved; it matters to Kerberos only, and works beside the newer jar.
 CONNECTORS: Mapping[str, ArtifactSet] = {

@@ -7,7 +7,12 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the library has these without saying so in types
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
 
 from penstock.errors import BrokerError
 
@@ -92,11 +97,11 @@ class KafkaClient:
 
     def end_offsets(self, topics: Iterable[str]) -> Offsets:
         """Where the next record of every partition will go."""
-        return self._offsets(topics, OffsetSpec.latest())
+        return self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     def begin_offsets(self, topics: Iterable[str]) -> Offsets:
         """The oldest record that every partition still has."""
-        return self._offsets(topics, OffsetSpec.earliest())
+        return self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def commit(self, group: str, offsets: Offsets) -> None:
         """Write offsets as those of a consumer group, so that tools which show a group's lag show this one."""

@@ -22,7 +22,7 @@ from penstock.kafka.load_tally import LoadTally
 from penstock.model.profile import LoadProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from multiprocessing.process import BaseProcess
     from multiprocessing.queues import Queue
     from multiprocessing.synchronize import Event
@@ -113,13 +113,13 @@ def run_load(
                 worker.terminate()
 
 
-def _await_ready(workers: list[BaseProcess], reports: Queue[_Report | LoadTally | int]) -> None:
+def _await_ready(workers: Sequence[BaseProcess], reports: Queue[_Report | LoadTally | int]) -> None:
     for _ in workers:
         _next(workers, reports, _READY_WITHIN_S)
 
 
 def _gather(
-    workers: list[BaseProcess],
+    workers: Sequence[BaseProcess],
     reports: Queue[_Report | LoadTally | int],
     stop: Event,
     began_s: int,
@@ -148,7 +148,7 @@ def _gather(
 
 
 def _next(
-    workers: list[BaseProcess], reports: Queue[_Report | LoadTally | int], within_s: float
+    workers: Sequence[BaseProcess], reports: Queue[_Report | LoadTally | int], within_s: float
 ) -> _Report | LoadTally | int:
     deadline_s = time.monotonic() + within_s
     while time.monotonic() < deadline_s:
@@ -213,7 +213,7 @@ class _Worker:
         due_s = self._epoch_s + self._profile.arrival_s(offsets)
         arrival_us = np.rint(due_s * 1e6).astype(np.int64)
         keys, values = json_records(self._job.content, offsets, arrival_us)
-        self._sink.send(keys, values, (arrival_us // 1000).tolist())
+        self._sink.send(keys, values)
         sent_s = time.time()
         self.tally.add(sent_s, due_s)
         self._second_rows += len(offsets)

@@ -22,7 +22,7 @@ logger = logging.getLogger("penstock.kafka")
 class Sink(Protocol):
     """Takes records; :meth:`close` gives the number of those that were lost."""
 
-    def send(self, keys: list[bytes], values: list[bytes], timestamps_ms: list[int]) -> None:
+    def send(self, keys: list[bytes], values: list[bytes]) -> None:
         """Take some records; waits only while there is no room for more."""
 
     def poll(self) -> None:
@@ -87,13 +87,10 @@ class _KafkaSink:
         }
         self._producer = Producer(settings)
 
-    def send(self, keys: list[bytes], values: list[bytes], timestamps_ms: list[int]) -> None:
+    def send(self, keys: list[bytes], values: list[bytes]) -> None:
         while len(self._producer) > _MOST_WAITING_RECORDS:
             self._producer.poll(0.01)
-        messages: list[dict[str, Any]] = [
-            {"key": key, "value": value, "timestamp": time_ms}
-            for key, value, time_ms in zip(keys, values, timestamps_ms, strict=True)
-        ]
+        messages: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
         self._producer.produce_batch(self._topic, messages)
         self._failed += sum("_error" in message for message in messages)
         self._producer.poll(0)
@@ -120,8 +117,8 @@ class _FileSink:
         except OSError as error:
             raise BrokerError(f"{directory} cannot be made ({error.strerror}): name another directory") from error
 
-    def send(self, keys: list[bytes], values: list[bytes], timestamps_ms: list[int]) -> None:
-        del keys, timestamps_ms  # both are in the text as well
+    def send(self, keys: list[bytes], values: list[bytes]) -> None:
+        del keys  # they are in the text as well
         name = f"load-{self._process}-{self._number:08}.json"
         # Spark passes over names that begin with a dot, so it never sees half a file.
         scratch = self._directory / f".{name}"
