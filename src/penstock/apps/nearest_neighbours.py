@@ -27,7 +27,7 @@ def reference_points(count: int = REFERENCES) -> list[tuple[float, float, int]]:
     Examples
     --------
     >>> [(round(x, 3), round(y, 3), label) for x, y, label in reference_points(2)]
-    [(0.883, 0.286, 0), (0.291, 0.637, 1)]
+    [(0.406, 0.253, 1), (0.984, 0.022, 0)]
     """
     places = np.arange(count, dtype=np.int64)
     x, y = (unit_interval(row_hash(places, _SEED, column)) for column in (1, 2))

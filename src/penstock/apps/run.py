@@ -39,6 +39,7 @@ class QueryFigures:
     batches: int
     read_rows: int
     kept_fraction: float
+    busy_rows_per_s: float
     batch_p50_s: float
     batch_p95_s: float
     batch_max_s: float
@@ -154,6 +155,7 @@ def _figures(name: str, query: StreamingQuery, lags: list[int]) -> QueryFigures:
         batches=len(full),
         read_rows=sum(report["numInputRows"] for report in full),
         kept_fraction=sum(guard.kept_rows for guard in guards) / offered if offered else 1.0,
+        busy_rows_per_s=_busy_rows_per_s(full),
         batch_p50_s=float(np.quantile(durations, 0.5)),
         batch_p95_s=float(np.quantile(durations, 0.95)),
         batch_max_s=float(durations.max()),
@@ -163,6 +165,13 @@ def _figures(name: str, query: StreamingQuery, lags: list[int]) -> QueryFigures:
         lag_end_rows=lags[-1] if lags else None,
         lag_max_rows=max(lags) if lags else None,
     )
+
+
+def _busy_rows_per_s(full: list[dict[str, Any]]) -> float:
+    """Rows per second of batch time, over the later half of the batches: the first ones are small and cold."""
+    later = full[len(full) // 2 :]
+    busy_s = sum(report["durationMs"]["triggerExecution"] for report in later) / 1000
+    return sum(report["numInputRows"] for report in later) / busy_s if busy_s else 0.0
 
 
 def _finished_s(report: dict[str, Any]) -> float:

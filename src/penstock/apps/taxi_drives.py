@@ -66,7 +66,7 @@ def landmarks(count: int = LANDMARKS) -> list[tuple[int, float, float]]:
     Examples
     --------
     >>> [(number, round(lat, 3), round(lon, 3)) for number, lat, lon in landmarks(2)]
-    [(0, 40.812, -73.975), (1, 40.597, -74.089)]
+    [(0, 40.812, -73.975), (1, 40.613, -73.873)]
     """
     golden = math.pi * (3 - math.sqrt(5))
     middle_lat, middle_lon = _LATITUDE + _SPAN / 2, _LONGITUDE + _SPAN / 2

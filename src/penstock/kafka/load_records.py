@@ -39,7 +39,7 @@ def json_records(
     --------
     >>> keys, values = json_records(PlainContent(keys=9), np.array([7]), np.array([1_700_000_000_000_000]))
     >>> keys[0], values[0]
-    (b'8', b'{"offset":7,"timestamp_us":1700000000000000,"key":8,"value":0.14480083062493606}')
+    (b'6', b'{"offset":7,"timestamp_us":1700000000000000,"key":6,"value":0.46158849555339787}')
     """
     start = ['{"offset":', _text(offsets), ',"timestamp_us":', _text(arrival_us)]
     if isinstance(content, ClicksContent):
