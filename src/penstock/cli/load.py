@@ -75,11 +75,12 @@ def command(
     )
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("\n".join(tally.truth_lines()) + "\n", encoding="utf-8")
-    took_s = max(1, len(tally.truth_lines()) - 1)
+    took_s = max(0.001, tally.last_sent_s - began_s)
     figures = {
         "began_s": began_s,
         "rows": tally.rows,
         "lost_rows": tally.lost,
+        "seconds": round(took_s, 3),
         "rows_per_s": round(tally.rows / took_s, 1),
         "late_p50_ms": tally.late_ms(0.5),
         "late_p99_ms": tally.late_ms(0.99),
@@ -90,7 +91,7 @@ def command(
         print_json(figures)
     else:
         typer.echo(
-            f"{tally.rows:,} records in {took_s} s; late by {tally.late_ms(0.5):g} ms (median), "
+            f"{tally.rows:,} records in {took_s:.1f} s; late by {tally.late_ms(0.5):g} ms (median), "
             f"{tally.late_ms(0.99):g} ms (99 %), {tally.late_ms(1.0):g} ms (most)\ntruth: {place}"
         )
     if tally.lost:

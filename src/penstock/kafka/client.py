@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Future
 
-logger = logging.getLogger("penstock.kafka")
+# librdkafka tells of every connection that fails; what matters of it becomes an error, the rest is for who asks for it.
+chatter = logging.getLogger("penstock.kafka.librdkafka")
+chatter.addHandler(logging.NullHandler())
 
 Offsets = dict[str, dict[int, int]]
 """Offset by topic and partition, as Spark writes them but with whole numbers as keys."""
@@ -63,7 +65,7 @@ class KafkaClient:
             **(options or {}),
             "bootstrap.servers": bootstrap,
             "error_cb": self._on_error,
-            "logger": logger,
+            "logger": chatter,
             # Without this a broker that comes back is tried again after ten seconds only.
             "reconnect.backoff.max.ms": 1000,
         }

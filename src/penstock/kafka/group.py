@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from typing import TYPE_CHECKING, Self
@@ -11,6 +10,9 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.errors import PenstockError
 from penstock.kafka.lag import offsets_of_progress
+from penstock.spark import internals
+from penstock.spark.collector import parse_progress
+from penstock.spark.internals import Ability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +58,8 @@ class GroupCommits(StreamingQueryListener):
 
     def __enter__(self) -> Self:
         self._thread.start()
+        if Ability.TEXT_REPORTS not in internals.probe(self._spark):
+            internals.take_reports_as_text(self, self.on_report)
         self._spark.streams.addListener(self)
         return self
 
@@ -70,12 +74,15 @@ class GroupCommits(StreamingQueryListener):
         """Nothing is read yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - a name of Spark
+        """Take a report as Spark hands it over by itself; see :meth:`on_report` for the way that costs less."""
+        self.on_report(event.progress.json)
+
+    def on_report(self, text: str) -> None:
         """Hand the offsets of a finished batch to the thread that commits."""
-        group = self._groups.get(event.progress.name or "")
-        if group is None:
-            return
-        offsets = offsets_of_progress(json.loads(event.progress.json))
-        if offsets:
+        progress = parse_progress(text)
+        group = self._groups.get(progress.get("name") or "")
+        offsets = offsets_of_progress(progress) if group is not None else {}
+        if group is not None and offsets:
             with self._changed:
                 self._waiting[group] = offsets
                 self._changed.notify()

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _FLUSHED_WITHIN_S = 60.0
 _MOST_WAITING_RECORDS = 400_000
-logger = logging.getLogger("penstock.kafka")
 
 
 class Sink(Protocol):
@@ -83,7 +82,7 @@ class _KafkaSink:
             "bootstrap.servers": target.bootstrap,
             "client.id": f"penstock-load-{process}",
             "on_delivery": self._on_delivery,
-            "logger": logger,
+            "logger": logging.getLogger("penstock.kafka.librdkafka"),
         }
         self._producer = Producer(settings)
 

@@ -29,6 +29,7 @@ class LoadTally:
     rows_by_second: dict[int, int] = field(default_factory=dict)
     lateness: NDArray[np.int64] = field(default_factory=lambda: np.zeros(_LONGEST_MS + 1, dtype=np.int64))
     lost: int = 0
+    last_sent_s: float = 0.0
 
     @property
     def rows(self) -> int:
@@ -38,6 +39,7 @@ class LoadTally:
     def add(self, sent_s: float, due_s: NDArray[np.float64]) -> None:
         """Count rows that were handed on at a moment and were due at these."""
         second = int(sent_s)
+        self.last_sent_s = max(self.last_sent_s, sent_s)
         self.rows_by_second[second] = self.rows_by_second.get(second, 0) + len(due_s)
         late_ms = np.clip(np.rint((sent_s - due_s) * 1000), 0, _LONGEST_MS).astype(np.int64)
         self.lateness += np.bincount(late_ms, minlength=_LONGEST_MS + 1)
@@ -48,6 +50,7 @@ class LoadTally:
             self.rows_by_second[second] = self.rows_by_second.get(second, 0) + rows
         self.lateness += other.lateness
         self.lost += other.lost
+        self.last_sent_s = max(self.last_sent_s, other.last_sent_s)
 
     def late_ms(self, share: float) -> float:
         """Lateness at or below which that share of the rows lies; from one minute on it is not told apart."""
