@@ -18,6 +18,7 @@ ERRORS = {
     "bad port": (["kafka", "up", "--port", "80"], "--port 80"),
     "topic without a name": (["kafka", "topic", "--delete"], "a topic's name is missing"),
     "two wishes": (["kafka", "topic", "x", "--delete", "--partitions", "2"], "exclude one another"),
+    "no checkpoint": (["kafka", "lag", "nowhere"], "not the checkpoint of a query that has finished a batch"),
     "load to nowhere": (["load", "--profile", "constant:rate=1,seconds=1"], "either --topic NAME or --files DIR"),
     "load without end": (["load", "--profile", "constant:rate=1", "--files", "in"], "with --seconds"),
     "unknown content": (

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as fn
 
-from live.helpers import show, wait_until
+from live.helpers import show, wait_for_batches, wait_until
 from live.kafka_helpers import fill, kafka_rows, new_topic, start
 from penstock import Goal
 from penstock.errors import BrokerError
@@ -105,9 +105,10 @@ def test_a_deleted_topic_ends_its_query_and_nothing_else(spark: SparkSession, at
     """The query dies with Spark's own reason; another one, and Penstock, go on."""
     doomed_topic, other_topic = new_topic(kafka, 1_000), new_topic(kafka, 1_000)
     pen = attach(goals={"doomed": Goal(latency="4 seconds"), "other": Goal(latency="4 seconds")})
-    options = {"kafka.default.api.timeout.ms": "5000", "fetchOffset.numRetries": "1"}
+    options = {"kafka.request.timeout.ms": "4000", "kafka.default.api.timeout.ms": "5000"}
     doomed = start(kafka_rows(spark, kafka, doomed_topic, **options), "doomed")
     other = start(kafka_rows(spark, kafka, other_topic), "other")
+    wait_for_batches(doomed, 1)
     wait_until(lambda: rows_of(doomed) == rows_of(other) == 1_000, "rows of both")
     KafkaClient(kafka.bootstrap).delete_topic(doomed_topic)
     error = wait_until(doomed.exception, "end of the query", within_s=90)
@@ -143,6 +144,7 @@ def test_refused_credentials_are_told(tmp_path: Path) -> None:
     properties = {
         "listeners": f"PLAINTEXT://{HOST}:{port},SASL_PLAINTEXT://{HOST}:{secure},CONTROLLER://{HOST}:{controller}",
         "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
     }

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.spark.attach import Penstock
 
 COST_MS = {"media": 25.0, "politician": 5.0, "other": 1.0}
-ENRICHED = "entity string, kind string, timestamp timestamp"
-_MEDIA_EVERY, _KINDS_EVERY, _POLITICIANS = 20, 20, 4
+ENRICHED = "entity string, kind string, cost_ms double"
+_KINDS_EVERY, _POLITICIANS = 20, 4
 
 
 def mentions(rows: DataFrame) -> DataFrame:
@@ -32,8 +32,9 @@ def mentions(rows: DataFrame) -> DataFrame:
 
 def enrich(row: dict[str, Any]) -> dict[str, Any]:
     """Look at one mention, for as long as its kind takes."""
-    spend(COST_MS[row["kind"]] / 1000)
-    return {"entity": row["entity"], "kind": row["kind"], "timestamp": row["timestamp"]}
+    cost_ms = COST_MS[row["kind"]]
+    spend(cost_ms / 1000)
+    return {"entity": row["entity"], "kind": row["kind"], "cost_ms": cost_ms}
 
 
 def spend(seconds: float) -> None:
@@ -50,7 +51,7 @@ def enriched(rows: DataFrame, pen: Penstock | None) -> DataFrame:
         return pen.operator(posts, enrich, ENRICHED, key="entity")
 
     @F.udf(ENRICHED, useArrow=False)
-    def plain(entity: str, kind: str, timestamp: object) -> tuple[object, ...]:
-        return tuple(enrich({"entity": entity, "kind": kind, "timestamp": timestamp}).values())
+    def plain(entity: str, kind: str) -> tuple[object, ...]:
+        return tuple(enrich({"entity": entity, "kind": kind}).values())
 
-    return posts.select(plain("entity", "kind", "timestamp").alias("row")).select("row.*")
+    return posts.select(plain("entity", "kind").alias("row")).select("row.*")

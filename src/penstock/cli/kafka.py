@@ -145,6 +145,44 @@ def topic(
         print_table(["topic", "partition", "begin", "end", "records"], table)
 
 
+@app.command()
+def lag(
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="Checkpoint directory of a query.")],
+    group: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Commit the query's offsets to this consumer group as well.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    directory: Directory = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how many records wait for a query in every partition, from its checkpoint and the broker's offsets.
+
+    Nothing is consumed and the query need not run.
+
+    For example:
+      penstock kafka lag /data/checkpoints/clicks
+      penstock kafka lag /data/checkpoints/clicks --group spark-clicks --json
+    """
+    from penstock.kafka.broker import default_directory, require_cluster  # noqa: PLC0415 - as above
+    from penstock.kafka.client import KafkaClient  # noqa: PLC0415 - as above
+    from penstock.kafka.lag import offsets_of_checkpoint, query_lag  # noqa: PLC0415 - as above
+
+    read = offsets_of_checkpoint(checkpoint)
+    client = KafkaClient(bootstrap or require_cluster(directory or default_directory()).bootstrap)
+    lags = query_lag(client, read)
+    if group is not None:
+        client.commit(group, read)
+    rows = [
+        {"topic": name, "partition": place, "read": read.get(name, {}).get(place, 0), "lag_rows": waiting}
+        for (name, place), waiting in sorted(lags.items())
+    ]
+    if as_json:
+        print_json({"bootstrap": client.bootstrap, "lag_rows": sum(lags.values()), "group": group, "rows": rows})
+        return
+    print_table(list(rows[0]) if rows else ["topic"], [[str(value) for value in row.values()] for row in rows])
+    typer.echo(f"\n{sum(lags.values()):,} records wait" + (f"; committed to group {group!r}" if group else ""))
+
+
 def _show(cluster: Cluster, *, as_json: bool) -> None:
     running = cluster.running
     if as_json:

@@ -181,7 +181,7 @@ def _planned(spec: ClusterSpec, known: Cluster | None) -> Cluster:
     for number in range(spec.brokers):
         _require_free(spec.port + number)
     nodes = tuple(Node(number + 1, spec.port + number, free_port()) for number in range(spec.brokers))
-    cluster_id = known.cluster_id if known else base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster_id = known.cluster_id if known else _new_cluster_id()
     for node in nodes:
         place = node_directory(spec.directory, node)
         place.mkdir(parents=True, exist_ok=True)
@@ -189,6 +189,14 @@ def _planned(spec: ClusterSpec, known: Cluster | None) -> Cluster:
         if not (place / "data" / "meta.properties").exists():
             _format(place, cluster_id)
     return Cluster(spec.directory, cluster_id, spec.heap, nodes)
+
+
+def _new_cluster_id() -> str:
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # Kafka's tool would take an id that begins so for an option; one in 64 does.
+        if not text.startswith("-"):
+            return text
 
 
 def _require_free(port: int) -> None:
@@ -284,7 +292,9 @@ def _last_words(cluster: Cluster, node: Node) -> str:
 
 
 def _tail(text: str) -> str:
-    return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]) or "without a word"
+    lines = [line.strip() for line in text.splitlines()]
+    telling = [line for line in lines if line and not line.startswith("at ")]
+    return " | ".join(telling[-_LAST_LINES:]) or "without a word"
 
 
 def _write(cluster: Cluster) -> None:

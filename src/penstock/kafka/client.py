@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,14 +14,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the library
 )
 
 from penstock.errors import BrokerError
+from penstock.kafka.chatter import chatter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from concurrent.futures import Future
 
-# librdkafka tells of every connection that fails; what matters of it becomes an error, the rest is for who asks for it.
-chatter = logging.getLogger("penstock.kafka.librdkafka")
-chatter.addHandler(logging.NullHandler())
 
 Offsets = dict[str, dict[int, int]]
 """Offset by topic and partition, as Spark writes them but with whole numbers as keys."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import BrokerError
+from penstock.kafka.chatter import chatter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,7 @@ class _KafkaSink:
             "bootstrap.servers": target.bootstrap,
             "client.id": f"penstock-load-{process}",
             "on_delivery": self._on_delivery,
-            "logger": logging.getLogger("penstock.kafka.librdkafka"),
+            "logger": chatter,
         }
         self._producer = Producer(settings)
 
