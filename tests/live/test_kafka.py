@@ -50,6 +50,16 @@ def test_a_second_start_resolves_nothing(kafka: Cluster, monkeypatch: pytest.Mon
     assert any(path.name.startswith("kafka_2.13") for path in resolved(BROKER))
 
 
+@pytest.mark.slow
+def test_an_empty_cache_is_filled_by_java_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connector's four jars come through the Ivy among Spark's jars, and the second time from the cache."""
+    first = resolved(connector_set(), tmp_path)
+    assert len(first) == 4
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert resolved(connector_set(), tmp_path) == first
+    assert sorted(path.name for path in (tmp_path / "jars").iterdir()) == ["spark-kafka-connector-4.2.0"]
+
+
 def test_limits_of_a_running_query_are_obeyed(spark: SparkSession, attach: Attach, kafka: Cluster) -> None:
     """Each new limit holds within 5 % from the batch after the next on, and the lag falls by what was read."""
     topic = new_topic(kafka, 400_000, partitions=3)

@@ -26,8 +26,7 @@ def mentions(rows: DataFrame) -> DataFrame:
     rest = F.pmod("key", F.lit(_KINDS_EVERY))
     kind = F.when(rest == 0, "media").when(rest <= _POLITICIANS, "politician").otherwise("other")
     named = rows.withColumns({"entity": F.concat(F.lit("entity-"), F.col("key").cast("string")), "kind": kind})
-    kept = [name for name in ("weight",) if name in rows.columns]
-    return named.select("entity", "kind", "timestamp", *(["offset"] if "offset" in rows.columns else []), *kept)
+    return named.select("offset", "timestamp", "entity", "kind")
 
 
 def enrich(row: dict[str, Any]) -> dict[str, Any]:

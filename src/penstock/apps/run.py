@@ -176,4 +176,4 @@ def _busy_rows_per_s(full: list[dict[str, Any]]) -> float:
 
 
 def _finished_s(report: dict[str, Any]) -> float:
-    return parse_timestamp_s(report["timestamp"]) + report["durationMs"]["triggerExecution"] / 1000
+    return parse_timestamp_s(report["timestamp"]) + float(report["durationMs"]["triggerExecution"]) / 1000
