@@ -168,8 +168,8 @@ def _figures(name: str, query: StreamingQuery, lags: list[int]) -> QueryFigures:
 
 
 def _busy_rows_per_s(full: list[dict[str, Any]]) -> float:
-    """Rows per second of batch time, over the later half of the batches: the first ones are small and cold."""
-    later = full[len(full) // 2 :]
+    """Rows per second of batch time, over the last third of the batches: the first ones are small and cold."""
+    later = full[len(full) * 2 // 3 :]
     busy_s: float = sum(report["durationMs"]["triggerExecution"] for report in later) / 1000
     rows: int = sum(report["numInputRows"] for report in later)
     return rows / busy_s if busy_s else 0.0

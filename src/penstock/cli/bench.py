@@ -83,7 +83,7 @@ def overhead(
 
 @app.command()
 def kafka(
-    name: Annotated[str, typer.Option("--app", help="Application to overload.")] = "click-fraud",
+    name: Annotated[str, typer.Option("--app", help="Application to overload.")] = "knn",
     times: Annotated[float, typer.Option(min=0.1, max=20, help="Load in multiples of the capacity.")] = 2.0,
     goal: Annotated[str, typer.Option(help="Latency goal.")] = "5 seconds",
     minimum_accuracy: Annotated[float, typer.Option(min=0, max=1, help="Smallest share of rows to keep.")] = 0.1,

@@ -169,6 +169,8 @@ class KafkaClient:
             raise self._failure(what, error) from error
 
     def _failure(self, what: str, error: Exception) -> BrokerError:
+        # Why a connection failed is told by a callback, and callbacks wait until somebody polls.
+        self._admin.poll(_RETRY_S)
         cause = error.args[0] if error.args and isinstance(error.args[0], KafkaError) else None
         if self._refusal is not None or (cause is not None and cause.code() in _REFUSED):
             said = self._refusal or (cause.str() if cause else "")
