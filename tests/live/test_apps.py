@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Attach = Callable[..., Penstock]
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
-PLAIN_APPS = [name for name in APPS if name != "click-fraud"]
+EMBEDDED = ["mentions", *(pytest.param(name, marks=pytest.mark.slow) for name in APPS if name != "mentions")]
 RATES = {"taxi-drives": 300, "knn": 500, "mentions": 100, "word-count": 1_000, "click-fraud": 1_000}
 
 
@@ -50,7 +50,7 @@ def run(
     return {row.query: row for row in figures}
 
 
-@pytest.mark.parametrize("name", PLAIN_APPS)
+@pytest.mark.parametrize("name", EMBEDDED)
 def test_applications_run_on_the_embedded_source(
     spark: SparkSession, attach: Attach, tmp_path: Path, name: str
 ) -> None:
@@ -71,6 +71,7 @@ def test_applications_run_on_the_embedded_source(
     show(f"{name}: {[(row.query, row.read_rows, row.latency_p95_s) for row in figures.values()]}")
 
 
+@pytest.mark.slow
 def test_instances_share_out_the_partitions_of_a_topic(
     spark: SparkSession, attach: Attach, kafka: Cluster, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def _partitions_read(checkpoint: Path) -> set[str]:
     return {partition for by_partition in offsets.values() for partition in by_partition}
 
 
+@pytest.mark.slow
 def test_two_topics_flow_into_one_query(spark: SparkSession, kafka: Cluster, tmp_path: Path) -> None:
     """The landmarks see the drives of both companies, the two instances of the detours half of them each."""
     topics = [new_topic(kafka, 500, partitions=2), new_topic(kafka, 300, partitions=2)]
@@ -118,16 +120,16 @@ def test_the_commands_of_the_guide_work_as_written(tmp_path: Path) -> None:
     up = penstock(tmp_path, "kafka", "up", "--port", str(free_port()), "--json")
     try:
         assert up["is_running"]
-        words = ["--topic", "clicks", "--profile", "constant:rate=1000,seconds=10", "--truth", "truth.csv", "--json"]
+        words = ["--topic", "clicks", "--profile", "constant:rate=1000,seconds=6", "--truth", "truth.csv", "--json"]
         loading = penstock(tmp_path, "load", *words, wait=False)
         time.sleep(3)
-        ran = penstock(tmp_path, "run", "click-fraud", "--kafka", "--seconds", "25", "--out", "out", "--json")
+        ran = penstock(tmp_path, "run", "click-fraud", "--kafka", "--seconds", "18", "--out", "out", "--json")
         sent = json.loads(loading.communicate(timeout=60)[0])
-        assert sent["rows"] == 10_000
+        assert sent["rows"] == 6_000
         assert sent["lost_rows"] == 0
         (row,) = ran["rows"]
         assert row["query"] == "click-fraud"
-        assert row["read_rows"] == 10_000
+        assert row["read_rows"] == 6_000
         assert row["lag_end_rows"] == 0
         show(f"sent late by {sent['late_p99_ms']} ms (99 %), latency p95 {row['latency_p95_s']} s")
     finally:

@@ -109,6 +109,7 @@ def _batches(query: object) -> list[int]:
     return [report.numInputRows for report in query.recentProgress if report.numInputRows]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_rates_from_offsets_are_those_of_the_generator(kafka: Cluster) -> None:
     """Over a wave of load the estimate is off by at most 0.5 % on average, and by 2 % at the 90th percentile."""
     topic = new_topic(kafka, partitions=4)

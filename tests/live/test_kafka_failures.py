@@ -101,6 +101,7 @@ def test_a_new_partition_is_read_and_counts_in_the_lag(spark: SparkSession, atta
     assert query.exception() is None
 
 
+@pytest.mark.slow
 def test_a_deleted_topic_ends_its_query_and_nothing_else(spark: SparkSession, attach: Attach, kafka: Cluster) -> None:
     """The query dies with Spark's own reason; another one, and Penstock, go on."""
     doomed_topic, other_topic = new_topic(kafka, 1_000), new_topic(kafka, 1_000)
@@ -136,6 +137,7 @@ def test_a_wrong_topic_is_told_with_the_right_ones(kafka: Cluster) -> None:
         KafkaClient(kafka.bootstrap).end_offsets(["clocks"])
 
 
+@pytest.mark.slow
 def test_refused_credentials_are_told(tmp_path: Path) -> None:
     """A listener with passwords lets the right one in, and says of the wrong one that it was refused."""
     secure = free_port()

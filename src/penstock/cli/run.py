@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.apps.run import QueryFigures, RunTick
     from penstock.apps.streams import Stream
     from penstock.kafka.client import KafkaClient
+    from penstock.model import Goal
 
 _HEADS = {
     "query": "query",
@@ -92,7 +93,7 @@ def _run(
     client: KafkaClient | None,
     *,
     plain: bool,
-    goal: object,
+    goal: Goal,
     instances: int,
     seconds: float,
     place: Path,
@@ -112,7 +113,7 @@ def _run(
         pen = None if plain else attach(spark, settings=settings)
         try:
             return run_app(
-                app, spark, _begun(streams), pen=pen, goal=goal, instances=instances, seconds=seconds,  # type: ignore[arg-type]
+                app, spark, _begun(streams), pen=pen, goal=goal, instances=instances, seconds=seconds,
                 checkpoints=checkpoints, client=client, watch=lambda tick: None if quiet else _show(tick),
             )  # fmt: skip
         finally:

@@ -8,7 +8,6 @@ nothing and needs no network. See docs/adr/0008-kafka-from-jars.md.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -175,8 +174,3 @@ def _pyspark_jars() -> Path:
         if list(place.glob("ivy-*.jar")):
             return place
     raise ArtifactError(f"no Ivy among Spark's jars in {', '.join(map(str, places))}: install pyspark from PyPI")
-
-
-def forget(wanted: ArtifactSet, cache: Path | None = None) -> None:
-    """Delete a set from the cache; the next use resolves it anew."""
-    shutil.rmtree((cache or cache_directory()) / "jars" / wanted.name, ignore_errors=True)
