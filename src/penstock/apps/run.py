@@ -74,27 +74,31 @@ def run_app(
     instances: int,
     seconds: float,
     checkpoints: Path,
+    settle_s: float = 0.0,
     client: KafkaClient | None = None,
     watch: Callable[[RunTick], None] = lambda _: None,
 ) -> list[QueryFigures]:
-    """Start all queries of an application, each with its own checkpoint, stop them after so long, and measure."""
+    """Start all queries of an application, each with its own checkpoint, stop them after so long, and measure.
+
+    Batches that began and lags that were seen in the first ``settle_s`` seconds are left out of the figures.
+    """
     partitions = min(client.partitions()[topic] for topic in topics_of(streams)) if client is not None else instances
     setting = Setting(spark, pen, goal, min(instances, partitions), partitions)
     parts = app.build(setting, streams)
     running = [(part, _start(part, pen, goal, checkpoints)) for part in parts]
-    began_s = time.monotonic()
+    began_s, measured_from_s = time.monotonic(), time.time() + settle_s
     lags: dict[str, list[int]] = {part.name: [] for part in parts}
     try:
         while (elapsed_s := time.monotonic() - began_s) < seconds:
             time.sleep(min(_TICK_S, seconds - elapsed_s))
             now = {part.name: _lag(part, query, client) for part, query in running}
             for name, lag in now.items():
-                lags[name] += [] if lag is None else [lag]
+                lags[name] += [] if lag is None or elapsed_s < settle_s else [lag]
             rows = {part.name: _rows(query) for part, query in running}
             watch(RunTick(time.monotonic() - began_s, seconds, rows, now))
             for _, query in running:
                 _raise_failure(query)
-        return [_figures(part.name, query, lags[part.name]) for part, query in running]
+        return [_figures(part.name, query, lags[part.name], measured_from_s) for part, query in running]
     finally:
         for _, query in running:
             query.stop()
@@ -140,9 +144,10 @@ def _embedded_lag(part: AppQuery, progress: dict[str, Any]) -> int | None:
     return round(sum(distance for distance in distances if distance is not None) / places)
 
 
-def _figures(name: str, query: StreamingQuery, lags: list[int]) -> QueryFigures:
+def _figures(name: str, query: StreamingQuery, lags: list[int], from_s: float) -> QueryFigures:
     reports = [parse_progress(report.json) for report in query.recentProgress]
-    full = [report for report in reports if report["numInputRows"]]
+    late = [report for report in reports if parse_timestamp_s(report["timestamp"]) >= from_s]
+    full = [report for report in late if report["numInputRows"]]
     durations = np.array([report["durationMs"]["triggerExecution"] / 1000 for report in full] or [0.0])
     samples = [ages_of(report, _finished_s(report)) for report in full]
     ages = np.concatenate([sample for sample, _ in samples] or [np.zeros(0)])

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 PLAIN, GOVERNED = "plain", "governed"
 _PARTITIONS = 4
 _BACKLOG_ROWS = 2_000_000
-_BACKLOG_S = 40.0
+_BACKLOG_S = 30.0
+_CAPACITY_SETTINGS = {"admission.first_batch_rows": 20_000, "admission.growth_factor": 16}
 _SEND_LONGER_S = 3.0
 
 
@@ -67,9 +68,12 @@ class KafkaOverload:
 
 
 def bench_kafka_overload(
-    app: App, goal: Goal, *, times: float, seconds: float, say: Callable[[str], None]
+    app: App, goal: Goal, *, times: float, seconds: float, settle_s: float, say: Callable[[str], None]
 ) -> KafkaOverload:
-    """Find the capacity on a standing backlog, then run plain and governed at a multiple of it."""
+    """Find the capacity on a standing backlog, then run plain and governed at a multiple of it.
+
+    The first ``settle_s`` seconds of each run are left out of its figures.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-kafka-bench-") as scratch:
         place = Path(scratch)
         spec = ClusterSpec(place / "cluster", port=free_port())
@@ -77,7 +81,7 @@ def bench_kafka_overload(
             runner = _Runner(app, spark, KafkaClient(cluster.bootstrap), goal, place, say)
             capacity = runner.capacity()
             say(f"capacity: {capacity:,.0f} rows/s")
-            runs = {mode: runner.run(mode, times * capacity, seconds) for mode in (PLAIN, GOVERNED)}
+            runs = {mode: runner.run(mode, times * capacity, seconds, settle_s) for mode in (PLAIN, GOVERNED)}
         return KafkaOverload(goal, capacity, times * capacity, runs)
 
 
@@ -99,25 +103,27 @@ class _Runner:
         backlog = LoadProfile.constant(1.0, seconds=1.0).with_backlog(_BACKLOG_ROWS)
         self._send(backlog, stream)
         goal = self.goal.with_(minimum_accuracy=1.0)
-        return self._run("capacity", stream, goal, _BACKLOG_S, governed=True).busy_rows_per_s
+        return self._run("capacity", stream, goal, _BACKLOG_S, settle_s=0.0, governed=True).busy_rows_per_s
 
-    def run(self, mode: str, rate: float, seconds: float) -> QueryFigures:
+    def run(self, mode: str, rate: float, seconds: float, settle_s: float) -> QueryFigures:
         """One run under the load, which begins a moment before it and ends a moment after it."""
         stream = self._topic(mode)
         profile = LoadProfile.constant(rate, seconds=seconds + _SEND_LONGER_S)
         sender = threading.Thread(target=self._send, args=(profile, stream))
         sender.start()
         try:
-            return self._run(mode, stream, self.goal, seconds, governed=mode == GOVERNED)
+            return self._run(mode, stream, self.goal, seconds, settle_s=settle_s, governed=mode == GOVERNED)
         finally:
             sender.join()
 
-    def _run(self, mode: str, stream: KafkaStream, goal: Goal, seconds: float, *, governed: bool) -> QueryFigures:
-        settings = {"store.path": str(self.place / "penstock.db")}
+    def _run(
+        self, mode: str, stream: KafkaStream, goal: Goal, seconds: float, *, settle_s: float, governed: bool
+    ) -> QueryFigures:
+        settings = {"store.path": str(self.place / "penstock.db"), **(_CAPACITY_SETTINGS if mode == "capacity" else {})}
         pen = attach(self.spark, settings=settings) if governed else None
         try:
             return run_app(
-                self.app, self.spark, [stream], pen=pen, goal=goal, instances=1, seconds=seconds,
+                self.app, self.spark, [stream], pen=pen, goal=goal, instances=1, seconds=seconds, settle_s=settle_s,
                 checkpoints=self.place / mode, client=self.client, watch=lambda tick: self._show(mode, tick),
             )[0]  # fmt: skip
         finally:

@@ -87,7 +87,8 @@ def kafka(
     times: Annotated[float, typer.Option(min=0.1, max=20, help="Load in multiples of the capacity.")] = 2.0,
     goal: Annotated[str, typer.Option(help="Latency goal.")] = "5 seconds",
     minimum_accuracy: Annotated[float, typer.Option(min=0, max=1, help="Smallest share of rows to keep.")] = 0.1,
-    seconds: Annotated[float, typer.Option(min=10, max=3600, help="Length of each of the two runs.")] = 45.0,
+    seconds: Annotated[float, typer.Option(min=10, max=3600, help="Length of each of the two runs.")] = 60.0,
+    settle: Annotated[float, typer.Option(min=0, help="First seconds of each run that do not count.")] = 35.0,
     as_json: AsJson = False,
 ) -> None:
     """Overload an application on a Kafka broker of its own, plain and governed, under the same load.
@@ -101,7 +102,12 @@ def kafka(
 
     wanted = Goal(latency=goal, minimum_accuracy=minimum_accuracy)
     result = bench_kafka_overload(
-        app_named(name), wanted, times=times, seconds=seconds, say=lambda text: typer.echo(text, err=True)
+        app_named(name),
+        wanted,
+        times=times,
+        seconds=seconds,
+        settle_s=settle,
+        say=lambda text: typer.echo(text, err=True),
     )
     if as_json:
         print_json(result.to_dict())
