@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the library has these without saying so in types
     AdminClient,
     NewPartitions,
@@ -17,7 +17,7 @@ from penstock.errors import BrokerError
 from penstock.kafka.chatter import chatter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
 
@@ -32,11 +32,19 @@ _TRANSPORT = frozenset(
     getattr(KafkaError, name) for name in ("_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_RESOLVE")
 )
 _REFUSED = frozenset(getattr(KafkaError, name) for name in ("_AUTHENTICATION", "SASL_AUTHENTICATION_FAILED"))
-_NO_LEADER_YET = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_NOT_YET = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
 
 
-class _NoLeaderYetError(BrokerError):
-    """A partition that will have a leader in a moment."""
+class _NotYetError(BrokerError):
+    """A partition or group that will have somebody in charge of it in a moment."""
 
 
 class KafkaClient:
@@ -104,48 +112,54 @@ class KafkaClient:
 
     def commit(self, group: str, offsets: Offsets) -> None:
         """Write offsets as those of a consumer group, so that tools which show a group's lag show this one."""
-        from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415 - only commits need it
-
         places = [
             TopicPartition(topic, partition, offset)
             for topic, by_partition in offsets.items()
             for partition, offset in by_partition.items()
         ]
-        answer = self._admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+        self._patiently(lambda: self._commit_once(group, ConsumerGroupTopicPartitions(group, places)))
+
+    def _commit_once(self, group: str, request: ConsumerGroupTopicPartitions) -> None:
+        answer = self._admin.alter_consumer_group_offsets([request])
         written = self._result(answer[group], f"offsets were not committed to group {group!r}")
         for place in written.topic_partitions:
             if place.error is not None:
                 what = f"offset of {place.topic} {place.partition} was not committed to group {group!r}"
-                raise BrokerError(f"{what}: {place.error.str()}")
+                kind = _NotYetError if place.error.code() in _NOT_YET else BrokerError
+                raise kind(f"{what}: {place.error.str()}")
 
     def committed(self, group: str) -> Offsets:
         """Offsets of a consumer group."""
-        from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415 - as above
-
-        answer = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+        request = [ConsumerGroupTopicPartitions(group)]
+        what = f"group {group!r} cannot be read"
+        ask = self._admin.list_consumer_group_offsets
         found: Offsets = {}
-        for place in self._result(answer[group], f"group {group!r} cannot be read").topic_partitions:
+        for place in self._patiently(lambda: self._result(ask(request)[group], what)).topic_partitions:
             found.setdefault(place.topic, {})[place.partition] = place.offset
         return found
 
     def _offsets(self, topics: Iterable[str], moment: OffsetSpec) -> Offsets:
         known = self._require_topics(topics)
         wanted = {TopicPartition(name, part): moment for name, count in known.items() for part in range(count)}
-        found: Offsets = {name: {} for name in known}
-        deadline_s = time.monotonic() + self.timeout_s
-        while wanted:
-            asked = self._admin.list_offsets(wanted, request_timeout=self.timeout_s)
-            for place, future in asked.items():
-                what = f"offsets of {place.topic} {place.partition} cannot be read"
-                try:
-                    found[place.topic][place.partition] = int(self._result(future, what).offset)
-                    del wanted[place]
-                except _NoLeaderYetError:
-                    # A partition that was just made, or whose broker just went away, gets a leader in a moment.
-                    if time.monotonic() > deadline_s:
-                        raise
-            time.sleep(_RETRY_S if wanted else 0.0)
+        return self._patiently(lambda: self._offsets_once(wanted))
+
+    def _offsets_once(self, wanted: dict[TopicPartition, OffsetSpec]) -> Offsets:
+        found: Offsets = {}
+        for place, future in self._admin.list_offsets(wanted, request_timeout=self.timeout_s).items():
+            what = f"offsets of {place.topic} {place.partition} cannot be read"
+            found.setdefault(place.topic, {})[place.partition] = int(self._result(future, what).offset)
         return found
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """Ask again while a partition or group that was just made, or whose broker went away, has nobody in charge."""
+        deadline_s = time.monotonic() + self.timeout_s
+        while True:
+            try:
+                return ask()
+            except _NotYetError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_RETRY_S)
 
     def _require_topics(self, names: Iterable[str]) -> dict[str, int]:
         known = self.partitions()
@@ -182,7 +196,7 @@ class KafkaClient:
                 f"no Kafka broker answers at {self.bootstrap} within {self.timeout_s:g} s: check the address, or start "
                 "one with 'penstock kafka up'"
             )
-        kind = _NoLeaderYetError if cause.code() in _NO_LEADER_YET else BrokerError
+        kind = _NotYetError if cause.code() in _NOT_YET else BrokerError
         return kind(f"{what}: {cause.str()}")
 
     def _on_error(self, error: KafkaError) -> None:
