@@ -33,16 +33,19 @@ _TICK_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures:
-    """What one query did in a run. Latencies are of rows that were processed; what waits is in the lag."""
+    """What one query did in a run; times are None where no batch was finished.
+
+    Latencies are of rows that were processed; what waits is in the lag.
+    """
 
     query: str
     batches: int
     read_rows: int
     kept_fraction: float
     busy_rows_per_s: float
-    batch_p50_s: float
-    batch_p95_s: float
-    batch_max_s: float
+    batch_p50_s: float | None
+    batch_p95_s: float | None
+    batch_max_s: float | None
     latency_p50_s: float | None
     latency_p95_s: float | None
     latency_max_s: float | None
@@ -148,7 +151,8 @@ def _figures(name: str, query: StreamingQuery, lags: list[int], from_s: float) -
     reports = [parse_progress(report.json) for report in query.recentProgress]
     late = [report for report in reports if parse_timestamp_s(report["timestamp"]) >= from_s]
     full = [report for report in late if report["numInputRows"]]
-    durations = np.array([report["durationMs"]["triggerExecution"] / 1000 for report in full] or [0.0])
+    durations = np.array([report["durationMs"]["triggerExecution"] / 1000 for report in full])
+    batch_s = [float(np.quantile(durations, share)) if len(durations) else None for share in (0.5, 0.95, 1.0)]
     samples = [ages_of(report, _finished_s(report)) for report in full]
     ages = np.concatenate([sample for sample, _ in samples] or [np.zeros(0)])
     weights = np.concatenate([weight for _, weight in samples] or [np.zeros(0)])
@@ -161,9 +165,9 @@ def _figures(name: str, query: StreamingQuery, lags: list[int], from_s: float) -
         read_rows=sum(report["numInputRows"] for report in full),
         kept_fraction=sum(guard.kept_rows for guard in guards) / offered if offered else 1.0,
         busy_rows_per_s=_busy_rows_per_s(full),
-        batch_p50_s=float(np.quantile(durations, 0.5)),
-        batch_p95_s=float(np.quantile(durations, 0.95)),
-        batch_max_s=float(durations.max()),
+        batch_p50_s=batch_s[0],
+        batch_p95_s=batch_s[1],
+        batch_max_s=batch_s[2],
         latency_p50_s=latencies[0],
         latency_p95_s=latencies[1],
         latency_max_s=latencies[2],
