@@ -10,7 +10,9 @@
     ├── UnknownQueryError         no streaming query goes by that name
     ├── UnsupportedSessionError   a session that cannot be governed, such as Spark Connect
     ├── StoreError                the action log cannot be opened, written or understood
-    └── EnvironmentCheckError     Java, Python or memory is not what Spark needs
+    ├── EnvironmentCheckError     Java, Python or memory is not what Spark needs
+    ├── ArtifactError             jars that cannot be resolved or found
+    └── BrokerError               a Kafka broker, topic or group that does not do what was asked
 """
 
 from __future__ import annotations
@@ -62,3 +64,11 @@ class StoreError(PenstockError):
 
 class EnvironmentCheckError(PenstockError):
     """The machine lacks something that Spark needs."""
+
+
+class ArtifactError(PenstockError):
+    """Jars that are needed cannot be resolved or found."""
+
+
+class BrokerError(PenstockError):
+    """A Kafka broker that does not start, stop or answer, or a topic or group that is not as it was taken to be."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock import Penstock
+    from penstock.kafka.broker import Cluster
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +23,7 @@ def spark() -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the interpreter must be set first
 
+    from penstock.kafka import jars  # noqa: PLC0415 - as above
     from penstock.spark.internals import end_session  # noqa: PLC0415 - as above
 
     session = (
@@ -34,11 +36,22 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.executor.heartbeatInterval", "1s")
+        .config("spark.jars", ",".join(jars()))
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
     yield session
     end_session(session)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A broker of its own for all tests that share it, on a free port, gone with the last of them."""
+    from penstock.kafka.broker import free_port, running_cluster  # noqa: PLC0415 - only live tests need a broker
+    from penstock.kafka.broker_config import ClusterSpec  # noqa: PLC0415 - as above
+
+    with running_cluster(ClusterSpec(tmp_path_factory.mktemp("kafka"), port=free_port())) as cluster:
+        yield cluster
 
 
 @pytest.fixture

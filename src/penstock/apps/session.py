@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
 
 @contextmanager
-def local_session(name: str, *, cores: int = 2, memory: str = "2g", log: Path | None = None) -> Iterator[SparkSession]:
+def local_session(
+    name: str, *, cores: int = 2, memory: str = "2g", log: Path | None = None, jars: Sequence[str] = ()
+) -> Iterator[SparkSession]:
     """A quiet session on this machine, on loopback only, ended with everything in it.
 
     What the JVM and its workers write goes to ``log``: a query that is stopped in the middle of a batch leaves
@@ -42,6 +44,8 @@ def local_session(name: str, *, cores: int = 2, memory: str = "2g", log: Path | 
     builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
     for key, value in options.items():
         builder = builder.config(key, value)
+    if jars:
+        builder = builder.config("spark.jars", ",".join(jars))
     with _standard_error_to(log):
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

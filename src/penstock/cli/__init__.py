@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli import bench, demo, doctor, experiment, explain, log, settings, version
+from penstock.cli import bench, demo, doctor, experiment, explain, kafka, load, log, run, settings, version
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.command,
     "doctor": doctor.command,
     "explain": explain.command,
+    "load": load.command,
     "log": log.command,
+    "run": run.command,
     "settings": settings.command,
     "version": version.command,
 }
@@ -66,6 +68,7 @@ for _name, _command in _COMMANDS.items():
 for _name, _group, _callback in (
     ("bench", bench.app, bench.every),
     ("experiment", experiment.app, experiment.experiment),
+    ("kafka", kafka.app, kafka.kafka),
 ):
     app.add_typer(_group, name=_name, help=_help_of(_callback))
 

@@ -137,3 +137,44 @@ def overhead(
         verdict = "met" if result.is_met else "missed"
         figures = f"median {result.median_ratio:.3f} of the bare query, at least {result.least_ratio:g} wanted"
         typer.echo(f"\n{result.part}: {figures}: {verdict}")
+
+
+@app.command()
+def kafka(
+    name: Annotated[str, typer.Option("--app", help="Application to overload.")] = "knn",
+    times: Annotated[float, typer.Option(min=0.1, max=20, help="Load in multiples of the capacity.")] = 2.0,
+    goal: Annotated[str, typer.Option(help="Latency goal.")] = "5 seconds",
+    minimum_accuracy: Annotated[float, typer.Option(min=0, max=1, help="Smallest share of rows to keep.")] = 0.1,
+    seconds: Annotated[float, typer.Option(min=10, max=3600, help="Length of each of the two runs.")] = 90.0,
+    settle: Annotated[float, typer.Option(min=0, help="First seconds of each run that do not count.")] = 55.0,
+    as_json: AsJson = False,
+) -> None:
+    """Overload an application on a Kafka broker of its own, plain and governed, under the same load.
+
+    For example:
+      penstock bench kafka --times 2 --app word-count --json
+    """
+    from penstock.apps.catalog import app_named  # noqa: PLC0415 - imports Spark
+    from penstock.bench.kafka_overload import bench_kafka_overload  # noqa: PLC0415 - as above
+    from penstock.model import Goal  # noqa: PLC0415 - as above
+
+    wanted = Goal(latency=goal, minimum_accuracy=minimum_accuracy)
+    result = bench_kafka_overload(
+        app_named(name),
+        wanted,
+        times=times,
+        seconds=seconds,
+        settle_s=settle,
+        say=lambda text: typer.echo(text, err=True),
+    )
+    if as_json:
+        print_json(result.to_dict())
+        return
+    figures = [(run, row.to_dict()) for run, row in result.runs.items()]
+    keys = [key for key in figures[0][1] if key != "query"]
+    print_table(
+        ["", *(run for run, _ in figures)],
+        [[key, *("-" if row[key] is None else str(row[key]) for _, row in figures)] for key in keys],
+    )
+    load = f"{result.load_rows_per_s:,.0f} rows/s, {times:g} times the capacity of {result.capacity_rows_per_s:,.0f}"
+    typer.echo(f"\n{load}: {'met' if result.is_met else 'missed'}")

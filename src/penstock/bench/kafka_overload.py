@@ -1,0 +1,144 @@
+"""Overload on Kafka: an application at a multiple of its capacity, plain and governed, on a broker of its own."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.apps.run import run_app
+from penstock.apps.session import local_session
+from penstock.apps.streams import KafkaStream
+from penstock.kafka import jars
+from penstock.kafka.broker import free_port, running_cluster
+from penstock.kafka.broker_config import ClusterSpec
+from penstock.kafka.client import KafkaClient
+from penstock.kafka.load import run_load
+from penstock.kafka.load_sinks import KafkaTarget
+from penstock.model.profile import LoadProfile
+from penstock.spark.attach import attach
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from penstock.apps.catalog import App
+    from penstock.apps.run import QueryFigures, RunTick
+    from penstock.model import Goal
+
+PLAIN, GOVERNED = "plain", "governed"
+_PARTITIONS = 4
+_BACKLOG_ROWS = 2_000_000
+_BACKLOG_S = 30.0
+_CAPACITY_SETTINGS = {"admission.first_batch_rows": 20_000, "admission.growth_factor": 16}
+_SEND_LONGER_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOverload:
+    """Figures of both runs under the same load."""
+
+    goal: Goal
+    capacity_rows_per_s: float
+    load_rows_per_s: float
+    runs: dict[str, QueryFigures]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the governed run stayed within its goal with a lag that did not grow, while plain Spark's did."""
+        governed, plain = self.runs[GOVERNED], self.runs[PLAIN]
+        assert self.goal.latency_s is not None
+        in_time = governed.latency_p95_s is not None and governed.latency_p95_s <= self.goal.latency_s
+        bounded = (governed.lag_end_rows or 0) <= self.goal.latency_s * self.load_rows_per_s
+        return in_time and bounded and (plain.lag_end_rows or 0) > (governed.lag_end_rows or 0)
+
+    def to_dict(self) -> dict[str, object]:
+        """As one JSON object."""
+        return {
+            "bench": "kafka",
+            "goal_s": self.goal.latency_s,
+            "capacity_rows_per_s": round(self.capacity_rows_per_s, 1),
+            "load_rows_per_s": round(self.load_rows_per_s, 1),
+            "is_met": self.is_met,
+            "rows": [{"run": name, **figures.to_dict()} for name, figures in self.runs.items()],
+        }
+
+
+def bench_kafka_overload(
+    app: App, goal: Goal, *, times: float, seconds: float, settle_s: float, say: Callable[[str], None]
+) -> KafkaOverload:
+    """Find the capacity on a standing backlog, then run plain and governed at a multiple of it.
+
+    The first ``settle_s`` seconds of each run are left out of its figures.
+    """
+    with tempfile.TemporaryDirectory(prefix="penstock-kafka-bench-") as scratch:
+        place = Path(scratch)
+        spec = ClusterSpec(place / "cluster", port=free_port())
+        with running_cluster(spec) as cluster, local_session("penstock bench kafka", memory="1g", jars=jars()) as spark:
+            runner = _Runner(app, spark, KafkaClient(cluster.bootstrap), goal, place, say)
+            capacity = runner.capacity()
+            say(f"capacity: {capacity:,.0f} rows/s")
+            runs = {mode: runner.run(mode, times * capacity, seconds, settle_s) for mode in (PLAIN, GOVERNED)}
+        return KafkaOverload(goal, capacity, times * capacity, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Runner:
+    app: App
+    spark: SparkSession
+    client: KafkaClient
+    goal: Goal
+    place: Path
+    say: Callable[[str], None]
+
+    def capacity(self) -> float:
+        """Rows per second of batch time that the application processes of a backlog, without shedding.
+
+        What Penstock learns meanwhile is recorded under the name of the query, and the governed run begins with it.
+        """
+        stream = self._topic("capacity")
+        backlog = LoadProfile.constant(1.0, seconds=1.0).with_backlog(_BACKLOG_ROWS)
+        self._send(backlog, stream)
+        goal = self.goal.with_(minimum_accuracy=1.0)
+        return self._run("capacity", stream, goal, _BACKLOG_S, settle_s=0.0, governed=True).busy_rows_per_s
+
+    def run(self, mode: str, rate: float, seconds: float, settle_s: float) -> QueryFigures:
+        """One run under the load, which begins a moment before it and ends a moment after it."""
+        stream = self._topic(mode)
+        profile = LoadProfile.constant(rate, seconds=seconds + _SEND_LONGER_S)
+        sender = threading.Thread(target=self._send, args=(profile, stream))
+        sender.start()
+        try:
+            return self._run(mode, stream, self.goal, seconds, settle_s=settle_s, governed=mode == GOVERNED)
+        finally:
+            sender.join()
+
+    def _run(
+        self, mode: str, stream: KafkaStream, goal: Goal, seconds: float, *, settle_s: float, governed: bool
+    ) -> QueryFigures:
+        settings = {"store.path": str(self.place / "penstock.db"), **(_CAPACITY_SETTINGS if mode == "capacity" else {})}
+        pen = attach(self.spark, settings=settings) if governed else None
+        try:
+            return run_app(
+                self.app, self.spark, [stream], pen=pen, goal=goal, instances=1, seconds=seconds, settle_s=settle_s,
+                checkpoints=self.place / mode, client=self.client, watch=lambda tick: self._show(mode, tick),
+            )[0]  # fmt: skip
+        finally:
+            if pen is not None:
+                pen.detach()
+
+    def _send(self, profile: LoadProfile, stream: KafkaStream) -> None:
+        target = KafkaTarget(self.client.bootstrap, stream.topic)
+        processes = 2 if profile.backlog_rows else 1
+        run_load(profile, self.app.content(), target, processes=processes, seconds=None, watch=lambda _: None)
+
+    def _topic(self, mode: str) -> KafkaStream:
+        self.client.create_topic(mode, _PARTITIONS)
+        return KafkaStream(self.client.bootstrap, mode, self.app.content)
+
+    def _show(self, mode: str, tick: RunTick) -> None:
+        (rows,), (lag,) = tick.rows.values(), tick.lag_rows.values()
+        self.say(f"{mode}: {tick.elapsed_s:.0f} of {tick.seconds:.0f} s, {rows:,} rows, lag {lag:,}")

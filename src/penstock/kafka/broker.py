@@ -1,0 +1,310 @@
+"""Start and stop Kafka brokers for development and tests.
+
+A cluster lives in a directory: data, configuration and log of each node, and ``cluster.json`` with the nodes and their
+processes. A process is known by its id *and* the moment it began, so that another process which got the same id later
+is never taken for a broker.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import subprocess
+import time
+import uuid
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from penstock.errors import BrokerError
+from penstock.kafka.artifacts import BROKER, resolved
+from penstock.kafka.broker_config import HOST, ClusterSpec, Node, node_directory, node_properties
+from penstock.kafka.java import required_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_STATE_FILE = "cluster.json"
+_READY_WITHIN_S = 60.0
+_STOPPED_WITHIN_S = 20.0
+_FORMATTED_WITHIN_S = 60.0
+_SAME_PROCESS_WITHIN_S = 2.0
+_LAST_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster as its directory tells of it."""
+
+    directory: Path
+    cluster_id: str
+    heap: str
+    nodes: tuple[Node, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses for clients."""
+        return ",".join(node.address for node in self.nodes)
+
+    @property
+    def running(self) -> tuple[Node, ...]:
+        """Nodes whose process is alive."""
+        return tuple(node for node in self.nodes if _process(node) is not None)
+
+    def with_node(self, node: Node) -> Cluster:
+        """The same cluster with one node replaced."""
+        return replace(self, nodes=tuple(node if old.node_id == node.node_id else old for old in self.nodes))
+
+
+def default_directory(environment: Mapping[str, str] | None = None) -> Path:
+    """Where ``penstock kafka`` keeps its cluster: ``$XDG_STATE_HOME/penstock/kafka``, or below ``~/.local/state``."""
+    surroundings = os.environ if environment is None else environment
+    return Path(surroundings.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "penstock" / "kafka"
+
+
+def start_cluster(spec: ClusterSpec, *, timeout_s: float = _READY_WITHIN_S) -> Cluster:
+    """Start a cluster and wait until it answers; one that runs already is left as it is.
+
+    Should a node not come up, all that were started are stopped again.
+    """
+    known = read_cluster(spec.directory)
+    if known is not None and len(known.nodes) != spec.brokers:
+        raise BrokerError(
+            f"{spec.directory} holds a cluster of {len(known.nodes)} brokers, not of {spec.brokers}: name another "
+            "directory with --dir, or delete this one with 'penstock kafka down --delete'"
+        )
+    if known is not None and known.running:
+        return _already_running(known, spec)
+    cluster = _planned(spec, known)
+    _write(cluster)
+    try:
+        for node in cluster.nodes:
+            cluster = cluster.with_node(_start_node(cluster, node))
+            _write(cluster)
+        _await_answer(cluster, timeout_s)
+    except BaseException:
+        stop_cluster(spec.directory)
+        raise
+    return cluster
+
+
+def stop_cluster(directory: Path, *, timeout_s: float = _STOPPED_WITHIN_S) -> tuple[Node, ...]:
+    """Stop all nodes that run, in order if they obey in time; gives those that had to be killed."""
+    cluster = read_cluster(directory)
+    if cluster is None:
+        return ()
+    killed = _end([(node, process) for node in cluster.nodes if (process := _process(node))], timeout_s)
+    _write(replace(cluster, nodes=tuple(replace(node, pid=None, started_s=None) for node in cluster.nodes)))
+    return killed
+
+
+def stop_node(directory: Path, node_id: int, *, timeout_s: float = _STOPPED_WITHIN_S) -> Cluster:
+    """Stop one node of a cluster; the others run on."""
+    cluster = require_cluster(directory)
+    node = _node(cluster, node_id)
+    process = _process(node)
+    if process is not None:
+        _end([(node, process)], timeout_s)
+    cluster = cluster.with_node(replace(node, pid=None, started_s=None))
+    _write(cluster)
+    return cluster
+
+
+def start_node(directory: Path, node_id: int, *, timeout_s: float = _READY_WITHIN_S) -> Cluster:
+    """Start one node of a cluster again, with the data and configuration that it has."""
+    cluster = require_cluster(directory)
+    node = _node(cluster, node_id)
+    if _process(node) is None:
+        cluster = cluster.with_node(_start_node(cluster, node))
+        _write(cluster)
+        _await_answer(cluster, timeout_s)
+    return cluster
+
+
+@contextmanager
+def running_cluster(spec: ClusterSpec) -> Iterator[Cluster]:
+    """A cluster that is stopped at the end, whatever happens."""
+    cluster = start_cluster(spec)
+    try:
+        yield cluster
+    finally:
+        stop_cluster(spec.directory)
+
+
+def read_cluster(directory: Path) -> Cluster | None:
+    """What a directory knows of its cluster; None where there is none."""
+    path = directory / _STATE_FILE
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        nodes = tuple(Node(**node) for node in tree["nodes"])
+        return Cluster(directory, tree["cluster_id"], tree["heap"], nodes)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise BrokerError(f"{path} cannot be read ({error}): delete {directory} to begin anew") from error
+
+
+def require_cluster(directory: Path) -> Cluster:
+    """As :func:`read_cluster`, but none is an error."""
+    cluster = read_cluster(directory)
+    if cluster is None:
+        raise BrokerError(f"there is no cluster in {directory}: start one with 'penstock kafka up'")
+    return cluster
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _already_running(cluster: Cluster, spec: ClusterSpec) -> Cluster:
+    if cluster.nodes[0].port != spec.port:
+        raise BrokerError(
+            f"the cluster in {spec.directory} runs already, on port {cluster.nodes[0].port}: stop it with "
+            "'penstock kafka down' first, or name another directory with --dir"
+        )
+    for node in cluster.nodes:
+        if _process(node) is None:
+            cluster = start_node(spec.directory, node.node_id)
+    return cluster
+
+
+def _planned(spec: ClusterSpec, known: Cluster | None) -> Cluster:
+    """Choose ports, write every node's configuration and format what has no data yet."""
+    for number in range(spec.brokers):
+        _require_free(spec.port + number)
+    nodes = tuple(Node(number + 1, spec.port + number, free_port()) for number in range(spec.brokers))
+    cluster_id = known.cluster_id if known else _new_cluster_id()
+    for node in nodes:
+        place = node_directory(spec.directory, node)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "server.properties").write_text(node_properties(spec, nodes, node), encoding="utf-8")
+        if not (place / "data" / "meta.properties").exists():
+            _format(place, cluster_id)
+    return Cluster(spec.directory, cluster_id, spec.heap, nodes)
+
+
+def _new_cluster_id() -> str:
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # Kafka's tool would take an id that begins so for an option; one in 64 does.
+        if not text.startswith("-"):
+            return text
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise BrokerError(f"port {port} is taken by another program: choose one with --port") from error
+
+
+def _format(place: Path, cluster_id: str) -> None:
+    properties = str(place / "server.properties")
+    command = [*_java("128m"), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", properties]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMATTED_WITHIN_S, check=False)
+    if done.returncode != 0:
+        raise BrokerError(f"{place} could not be prepared for Kafka: {_tail(done.stdout + done.stderr)}")
+
+
+def _start_node(cluster: Cluster, node: Node) -> Node:
+    place = node_directory(cluster.directory, node)
+    with (place / "server.log").open("ab") as log:
+        # In a session of its own: Control-C at the terminal must not stop what 'up' was asked to leave running.
+        process = subprocess.Popen(
+            [*_java(cluster.heap), "kafka.Kafka", str(place / "server.properties")],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    return replace(node, pid=process.pid, started_s=psutil.Process(process.pid).create_time())
+
+
+def _java(heap: str) -> list[str]:
+    jars = os.pathsep.join(map(str, resolved(BROKER)))
+    return [required_java(), f"-Xmx{heap}", "-Djava.awt.headless=true", "-cp", jars]
+
+
+def _await_answer(cluster: Cluster, timeout_s: float) -> None:
+    from penstock.kafka.client import KafkaClient  # noqa: PLC0415 - only whoever starts a broker needs the library
+
+    deadline_s = time.monotonic() + timeout_s
+    wanted = [node.node_id for node in cluster.nodes if node.pid is not None]
+    while time.monotonic() < deadline_s:
+        for node in cluster.nodes:
+            if node.pid is not None and _process(node) is None:
+                raise BrokerError(f"broker {node.node_id} ended while it started: {_last_words(cluster, node)}")
+        if all(_listens(node.port) for node in cluster.nodes if node.pid is not None):
+            with suppress(BrokerError):
+                if set(KafkaClient(cluster.bootstrap, timeout_s=2.0).brokers()) >= set(wanted):
+                    return
+        time.sleep(0.1)
+    log = node_directory(cluster.directory, cluster.nodes[0]) / "server.log"
+    raise BrokerError(f"the cluster in {cluster.directory} does not answer after {timeout_s:g} s; its log is {log}")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def _end(running: list[tuple[Node, psutil.Process]], timeout_s: float) -> tuple[Node, ...]:
+    for _, process in running:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, alive = psutil.wait_procs([process for _, process in running], timeout=timeout_s)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=timeout_s)
+    return tuple(node for node, process in running if process in alive)
+
+
+def _process(node: Node) -> Any:  # noqa: ANN401 - psutil has no types
+    if node.pid is None or node.started_s is None:
+        return None
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(node.pid)
+        same = abs(process.create_time() - node.started_s) < _SAME_PROCESS_WITHIN_S
+        if same and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None
+
+
+def _node(cluster: Cluster, node_id: int) -> Node:
+    for node in cluster.nodes:
+        if node.node_id == node_id:
+            return node
+    raise BrokerError(f"the cluster in {cluster.directory} has no broker {node_id}, only 1 to {len(cluster.nodes)}")
+
+
+def _last_words(cluster: Cluster, node: Node) -> str:
+    log = node_directory(cluster.directory, node) / "server.log"
+    return f"{_tail(log.read_text(encoding='utf-8', errors='replace'))}; its log is {log}"
+
+
+def _tail(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines()]
+    telling = [line for line in lines if line and not line.startswith("at ")]
+    return " | ".join(telling[-_LAST_LINES:]) or "without a word"
+
+
+def _write(cluster: Cluster) -> None:
+    tree = {
+        "cluster_id": cluster.cluster_id,
+        "heap": cluster.heap,
+        "nodes": [asdict(node) for node in cluster.nodes],
+    }
+    cluster.directory.mkdir(parents=True, exist_ok=True)
+    path = cluster.directory / _STATE_FILE
+    scratch = path.with_suffix(".new")
+    scratch.write_text(json.dumps(tree, indent=2) + "\n", encoding="utf-8")
+    scratch.replace(path)
