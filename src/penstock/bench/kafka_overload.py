@@ -35,6 +35,8 @@ _BACKLOG_ROWS = 2_000_000
 _BACKLOG_S = 30.0
 _CAPACITY_SETTINGS = {"admission.first_batch_rows": 20_000, "admission.growth_factor": 16}
 _SEND_LONGER_S = 3.0
+_CALM_SHARE = 0.2
+"""Of the full load: below the capacity as long as that is at least a fifth of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,12 @@ class KafkaOverload:
 
 
 def bench_kafka_overload(
-    app: App, goal: Goal, *, times: float, seconds: float, settle_s: float, say: Callable[[str], None]
+    app: App, goal: Goal, *, times: float, seconds: float, calm_s: float, say: Callable[[str], None]
 ) -> KafkaOverload:
     """Find the capacity on a standing backlog, then run plain and governed at a multiple of it.
 
-    The first ``settle_s`` seconds of each run are left out of its figures.
+    Each run has ``calm_s`` seconds of a fifth of the load before that, which are left out of its figures; the step to
+    the full load is not.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-kafka-bench-") as scratch:
         place = Path(scratch)
@@ -81,7 +84,7 @@ def bench_kafka_overload(
             runner = _Runner(app, spark, KafkaClient(cluster.bootstrap), goal, place, say)
             capacity = runner.capacity()
             say(f"capacity: {capacity:,.0f} rows/s")
-            runs = {mode: runner.run(mode, times * capacity, seconds, settle_s) for mode in (PLAIN, GOVERNED)}
+            runs = {mode: runner.run(mode, times * capacity, seconds, calm_s) for mode in (PLAIN, GOVERNED)}
         return KafkaOverload(goal, capacity, times * capacity, runs)
 
 
@@ -105,14 +108,14 @@ class _Runner:
         goal = self.goal.with_(minimum_accuracy=1.0)
         return self._run("capacity", stream, goal, _BACKLOG_S, settle_s=0.0, governed=True).busy_rows_per_s
 
-    def run(self, mode: str, rate: float, seconds: float, settle_s: float) -> QueryFigures:
-        """One run under the load, which begins a moment before it and ends a moment after it."""
+    def run(self, mode: str, rate: float, seconds: float, calm_s: float) -> QueryFigures:
+        """One run under the load, after calm seconds in which engine and controller warm up."""
         stream = self._topic(mode)
-        profile = LoadProfile.constant(rate, seconds=seconds + _SEND_LONGER_S)
+        profile = LoadProfile.step(_CALM_SHARE * rate, rate, calm_s, calm_s + seconds + _SEND_LONGER_S)
         sender = threading.Thread(target=self._send, args=(profile, stream))
         sender.start()
         try:
-            return self._run(mode, stream, self.goal, seconds, settle_s=settle_s, governed=mode == GOVERNED)
+            return self._run(mode, stream, self.goal, calm_s + seconds, settle_s=calm_s, governed=mode == GOVERNED)
         finally:
             sender.join()
 

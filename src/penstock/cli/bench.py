@@ -145,8 +145,8 @@ def kafka(
     times: Annotated[float, typer.Option(min=0.1, max=20, help="Load in multiples of the capacity.")] = 2.0,
     goal: Annotated[str, typer.Option(help="Latency goal.")] = "5 seconds",
     minimum_accuracy: Annotated[float, typer.Option(min=0, max=1, help="Smallest share of rows to keep.")] = 0.1,
-    seconds: Annotated[float, typer.Option(min=10, max=3600, help="Length of each of the two runs.")] = 90.0,
-    settle: Annotated[float, typer.Option(min=0, help="First seconds of each run that do not count.")] = 55.0,
+    seconds: Annotated[float, typer.Option(min=10, max=3600, help="Seconds of overload in each run.")] = 60.0,
+    calm: Annotated[float, typer.Option(min=0, help="Calm seconds before that, which do not count.")] = 30.0,
     as_json: AsJson = False,
 ) -> None:
     """Overload an application on a Kafka broker of its own, plain and governed, under the same load.
@@ -164,7 +164,7 @@ def kafka(
         wanted,
         times=times,
         seconds=seconds,
-        settle_s=settle,
+        calm_s=calm,
         say=lambda text: typer.echo(text, err=True),
     )
     if as_json:
