@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.model import Goal
 
 _CAPACITY_SECONDS = 30.0
-_FIRST_BATCH_ROWS = 20_000
+_FIRST_BATCH_ROWS = 40_000
 _READING = (
     "Latencies are those of rows that were processed; rows that still waited at the end are in the lag. The load "
     "source knows when each row arrived and what a full count would be."
