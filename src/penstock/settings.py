@@ -74,7 +74,7 @@ class SheddingSettings:
         unit="batches", low=0.5, high=1000,
     )  # fmt: skip
     headroom: float = _option(
-        0.01, "Share of the capacity that is left free when a fraction to keep is chosen.",
+        0.02, "Share of the capacity that is left free when a fraction to keep is chosen.",
         unit="ratio", low=0, high=0.5,
     )  # fmt: skip
     dead_band: float = _option(

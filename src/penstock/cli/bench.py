@@ -144,7 +144,7 @@ def kafka(
     name: Annotated[str, typer.Option("--app", help="Application to overload.")] = "knn",
     times: Annotated[float, typer.Option(min=0.1, max=20, help="Load in multiples of the capacity.")] = 2.0,
     goal: Annotated[str, typer.Option(help="Latency goal.")] = "5 seconds",
-    minimum_accuracy: Annotated[float, typer.Option(min=0, max=1, help="Smallest share of rows to keep.")] = 0.1,
+    minimum_accuracy: Annotated[float, typer.Option(min=0, max=1, help="Smallest share of rows to keep.")] = 0.05,
     seconds: Annotated[float, typer.Option(min=10, max=3600, help="Seconds of overload in each run.")] = 60.0,
     calm: Annotated[float, typer.Option(min=0, help="Calm seconds before that, which do not count.")] = 30.0,
     as_json: AsJson = False,
