@@ -78,12 +78,14 @@ def run_app(
     seconds: float,
     checkpoints: Path,
     settle_s: float = 0.0,
+    until_rows: int | None = None,
     client: KafkaClient | None = None,
     watch: Callable[[RunTick], None] = lambda _: None,
 ) -> list[QueryFigures]:
     """Start all queries of an application, each with its own checkpoint, stop them after so long, and measure.
 
-    Batches that began and lags that were seen in the first ``settle_s`` seconds are left out of the figures.
+    With ``until_rows`` the run ends early, as soon as every query has read so many rows. Batches that
+    began and lags that were seen in the first ``settle_s`` seconds are left out of the figures.
     """
     partitions = min(client.partitions()[topic] for topic in topics_of(streams)) if client is not None else instances
     setting = Setting(spark, pen, goal, min(instances, partitions), partitions)
@@ -94,13 +96,15 @@ def run_app(
     try:
         while (elapsed_s := time.monotonic() - began_s) < seconds:
             time.sleep(min(_TICK_S, seconds - elapsed_s))
+            rows = {part.name: _rows(query) for part, query in running}
             now = {part.name: _lag(part, query, client) for part, query in running}
             for name, lag in now.items():
                 lags[name] += [] if lag is None or elapsed_s < settle_s else [lag]
-            rows = {part.name: _rows(query) for part, query in running}
             watch(RunTick(time.monotonic() - began_s, seconds, rows, now))
             for _, query in running:
                 _raise_failure(query)
+            if until_rows is not None and min(rows.values()) >= until_rows:
+                break
         return [_figures(part.name, query, lags[part.name], measured_from_s) for part, query in running]
     finally:
         for _, query in running:

@@ -39,6 +39,9 @@ def command(
     ] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Run without Penstock.")] = False,
     seconds: Annotated[float, typer.Option(min=5, max=86_400, help="How long to run.")] = 60.0,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="End early, as soon as each query has read so many rows.")
+    ] = None,
     goal: Annotated[str | None, typer.Option(help="Latency goal; default: the application's own.")] = None,
     minimum_accuracy: Annotated[
         float | None, typer.Option(min=0, max=1, help="Smallest share to keep; default: the application's own.")
@@ -75,7 +78,7 @@ def command(
     with tempfile.TemporaryDirectory(prefix="penstock-run-") as scratch:
         figures = _run(
             app, streams, client,
-            plain=plain, goal=chosen, instances=instances or app.instances, seconds=seconds, place=place,
+            plain=plain, goal=chosen, instances=instances or app.instances, seconds=seconds, rows=rows, place=place,
             checkpoints=checkpoints or Path(scratch), quiet=as_json,
         )  # fmt: skip
     if as_json:
@@ -96,6 +99,7 @@ def _run(
     goal: Goal,
     instances: int,
     seconds: float,
+    rows: int | None,
     place: Path,
     checkpoints: Path,
     quiet: bool,
@@ -114,7 +118,8 @@ def _run(
         try:
             return run_app(
                 app, spark, _begun(streams), pen=pen, goal=goal, instances=instances, seconds=seconds,
-                checkpoints=checkpoints, client=client, watch=lambda tick: None if quiet else _show(tick),
+                until_rows=rows, checkpoints=checkpoints, client=client,
+                watch=lambda tick: None if quiet else _show(tick),
             )  # fmt: skip
         finally:
             if pen is not None:
