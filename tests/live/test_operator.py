@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import sys
 import time
 from collections import defaultdict
@@ -21,6 +22,7 @@ from penstock.control.schedule import KeepSchedule
 from penstock.errors import InvalidGuardError
 from penstock.model import Action, ActionKind, Mode
 from penstock.spark import internals
+from penstock.spark.collector import guard_reports
 from penstock.spark.guard import KEEP_PROPERTY
 from penstock.store import SqliteStore
 
@@ -113,9 +115,9 @@ def test_learns_what_rows_cost_and_sheds_the_dear_ones(stopping: SparkSession, a
 
     rows = [row for batch_id, found in kept.rows.items() if batch_id >= from_batch for row in found]
     reports = [report for report in query.recentProgress if report.batchId >= from_batch]
-    observed = [report.observedMetrics[pen.operators[0].observation] for report in reports]
-    offered = sum(metrics.offered_rows for metrics in observed)
-    work = sum(metrics.kept_work for metrics in observed) / sum(metrics.offered_work for metrics in observed)
+    observed = [guard for report in reports for guard in guard_reports(json.loads(report.json)["observedMetrics"])]
+    offered = sum(metrics["offered_rows"] for metrics in observed)
+    work = sum(metrics["kept_work"] for metrics in observed) / sum(metrics["offered_work"] for metrics in observed)
     cheap = sum(not row.is_dear for row in rows) / offered
     dear = sum(row.is_dear for row in rows) / offered
     show(f"kept {cheap + dear:.2f} of the rows with {work:.2f} of the work; cheap {cheap_s:.1e} s, dear {dear_s:.1e} s")
@@ -140,10 +142,10 @@ def test_sheds_by_strategy(strategy: str, stopping: SparkSession, attach: Callab
     query.stop()
     found = [row for batch_id, batch in kept.rows.items() if batch_id >= from_batch for row in batch]
     reports = [report for report in query.recentProgress if report.batchId >= from_batch]
-    observed = [report.observedMetrics[pen.operators[0].observation] for report in reports]
-    offered = sum(metrics.offered_rows for metrics in observed)
-    assert {metrics.told for metrics in observed} == {0.5}
-    assert sum(metrics.kept_rows for metrics in observed) / offered == pytest.approx(0.5, abs=0.15)
+    observed = [guard for report in reports for guard in guard_reports(json.loads(report.json)["observedMetrics"])]
+    offered = sum(metrics["offered_rows"] for metrics in observed)
+    assert {metrics["told"] for metrics in observed} == {0.5}
+    assert sum(metrics["kept_rows"] for metrics in observed) / offered == pytest.approx(0.5, abs=0.15)
     assert sum(row.weight for row in found) == pytest.approx(offered, rel=0.15)
     if strategy == "semantic":
         assert sum(row.key % 2 for row in found) > 0.55 * len(found)

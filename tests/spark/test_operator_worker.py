@@ -13,6 +13,7 @@ from penstock.control.schedule import KeepSchedule
 from penstock.control.shedding import Rows
 from penstock.estimate.sketch import CostSketch
 from penstock.spark import operator_worker
+from penstock.spark.operator_report import REPORT_FIELDS
 from penstock.spark.operator_shares import STRATEGIES, decide, economic_probabilities, empty_sketch
 from penstock.spark.operator_worker import (
     AGE,
@@ -20,7 +21,6 @@ from penstock.spark.operator_worker import (
     DRAW,
     KEY,
     REPORT,
-    REPORT_FIELDS,
     UTILITY,
     OperatorError,
     OperatorTask,

@@ -7,8 +7,7 @@ import pytest
 from penstock.estimate.batch_time import BatchTimeModel
 from penstock.model import Goal, Metric, QueryName, SeriesPoint
 from penstock.settings import AdmissionSettings
-from penstock.spark.attach import recorded_shares
-from penstock.spark.recall import Recalled, recall
+from penstock.spark.recall import Recalled, recall, recorded_shares
 from penstock.store import MemoryStore
 
 QUERY = QueryName("clicks")

@@ -11,6 +11,7 @@ from penstock.apps.capacity import find_capacity
 from penstock.apps.click_fraud import count_patterns, suspects
 from penstock.apps.fraud_truth import summarise_fraud
 from penstock.apps.measure import batch_records, measure
+from penstock.apps.waiting import first_batches, wait_until
 from penstock.control.target import target_batch_s
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import ClicksContent
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _CAPACITY_BACKLOG_ROWS = 500_000_000
 _CAPACITY_FIRST_ROWS = 150_000
-_TICK_S = 0.25
 CALM_S, CALM_LOAD, CALM_BACKLOG_S = 22.0, 0.4, 2.0
 PLAIN, GOVERNED = "plain", "governed"
 
@@ -86,13 +86,11 @@ def measure_capacity(
         profile = LoadProfile.constant(1.0).with_backlog(_CAPACITY_BACKLOG_ROWS)
         rows = clicks(spark, profile, seed=seed, epoch_s=time.time(), limit_rows=limit_rows)
         query = _start(_writer(rows, "capacity"), "capacity")
-        try:
-            while len(found := batch_records(query)) < count:
-                time.sleep(_TICK_S)
-                watch(_tick("capacity", query, min(time.monotonic() - began_s, seconds), seconds, None))
-            return found[:count]
-        finally:
-            query.stop()
+        return first_batches(
+            query,
+            count,
+            lambda: watch(_tick("capacity", query, min(time.monotonic() - began_s, seconds), seconds, None)),
+        )
 
     # Two or three trials are near enough for a demonstration that has three minutes in all.
     return find_capacity(
@@ -129,10 +127,7 @@ def run_overload(
     else:
         guarded = rows if goal.minimum_accuracy >= 1.0 else pen.guard(rows)
         query = _start(pen.govern(_writer(guarded, name), goal), name)
-    while (now_s := time.time()) < ends_s:
-        time.sleep(min(_TICK_S, ends_s - now_s))
-        watch(_tick(name, query, now_s - epoch_s, CALM_S + seconds, truth))
-    query.stop()
+    wait_until(query, ends_s, lambda: watch(_tick(name, query, time.time() - epoch_s, CALM_S + seconds, truth)))
     # A batch that finished while the query was being stopped is in the results, but not in time.
     batches = batch_records(query)
     assert goal.latency_s is not None

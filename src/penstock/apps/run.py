@@ -12,6 +12,7 @@ from penstock.apps.ages import ages_of
 from penstock.apps.catalog import Setting, topics_of
 from penstock.apps.measure import weighted_quantile
 from penstock.apps.streams import KafkaStream
+from penstock.apps.waiting import raise_failure
 from penstock.kafka.lag import offsets_of_progress
 from penstock.spark.collector import guard_signal, offset_distance, parse_progress, parse_timestamp_s
 
@@ -102,7 +103,7 @@ def run_app(
                 lags[name] += [] if lag is None or elapsed_s < settle_s else [lag]
             watch(RunTick(time.monotonic() - began_s, seconds, rows, now))
             for _, query in running:
-                _raise_failure(query)
+                raise_failure(query)
             if until_rows is not None and min(rows.values()) >= until_rows:
                 break
         return [_figures(part.name, query, lags[part.name], measured_from_s) for part, query in running]
@@ -115,12 +116,6 @@ def _start(part: AppQuery, pen: Penstock | None, goal: Goal, checkpoints: Path) 
     writer = part.frame.writeStream.format("noop").queryName(part.name).outputMode(part.output_mode)
     writer = writer.option("checkpointLocation", str(checkpoints / part.name))
     return writer.start() if pen is None else pen.govern(writer, goal).start()
-
-
-def _raise_failure(query: StreamingQuery) -> None:
-    failure = query.exception()
-    if failure is not None:
-        raise failure
 
 
 def _rows(query: StreamingQuery) -> int:

@@ -23,8 +23,10 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from penstock.apps.capacity import find_capacity
 from penstock.apps.measure import batch_records
 from penstock.apps.session import local_session
+from penstock.apps.waiting import first_batches, wait_until
 from penstock.control.schedule import KeepSchedule
 from penstock.control.target import target_batch_s
 from penstock.model import Goal
@@ -62,8 +64,7 @@ _MENTION_MS = (25, 5, 1)
 _MENTION_CHANCES = (0.18, 0.25, 0.57)
 _MORE_MENTIONS = 0.37
 _RESULT = "offset bigint"
-_TICK_S = 0.1
-_CAPACITY_S = 25.0
+_FIRST_ROWS = 1_000
 
 
 def phased_rounds(key: int, phase: str) -> int:
@@ -151,22 +152,26 @@ def _work(figure: int, first_offsets: tuple[int, ...] = ()) -> LiveWork:
     return LiveWork(10, first_offsets) if figure == 10 else LiveWork(11, rounds=mention_rounds())  # noqa: PLR2004 - as above
 
 
-def _rows(spark: SparkSession, figure: int, profile: LoadProfile, epoch_s: float) -> DataFrame:
+def _rows(
+    spark: SparkSession, figure: int, profile: LoadProfile, epoch_s: float, limit_rows: int | None = None
+) -> DataFrame:
     reader = spark.readStream.format("penstock.load").option("profile", profile.to_json()).options(**_content(figure))
+    if limit_rows is not None:
+        reader = reader.option("maxRowsPerBatch", str(limit_rows))
     return reader.option("startEpochSeconds", f"{epoch_s:.3f}").load()
 
 
 def _capacity(spark: SparkSession, figure: int, goal: Goal) -> float:
-    """Rows per second on a backlog, in batches of the length that the goal allows, as admission finds it."""
-    store = SqliteStore(f"{tempfile.mkdtemp(prefix='penstock-las-')}/penstock.db")
-    profile = LoadProfile.constant(1.0).with_backlog(10_000_000)
-    with attach(spark, goals={"capacity": Goal(latency=goal.latency_s)}, store=store) as pen:
-        rows = _rows(spark, figure, profile, time.time())
-        query = _start(pen.operator(rows, _work(figure), _RESULT, "key", strategy="uniform"), "capacity")
-        _wait(query, time.time() + _CAPACITY_S, lambda: None)
-    target_s = target_batch_s(goal, 0.0, Settings().admission.batch_share_of_goal) or 0.0
-    settled = [batch for batch in batch_records(query) if batch.duration_s > 0.8 * target_s][1:]
-    return sum(batch.rows for batch in settled) / sum(batch.duration_s for batch in settled)
+    """Rows per second that plain Spark processes of a backlog, in batches of the length that the goal allows."""
+    target_s = target_batch_s(goal, 0.0, Settings().admission.batch_share_of_goal)
+    assert target_s is not None
+
+    def run_batches(limit_rows: int, count: int) -> list[BatchRecord]:
+        profile = LoadProfile.constant(1.0).with_backlog(limit_rows * (count + 5))
+        rows = _rows(spark, figure, profile, time.time(), limit_rows)
+        return first_batches(_start(rows.mapInArrow(_work(figure).of_batches, _RESULT), "capacity"), count)
+
+    return find_capacity(run_batches, target_s=target_s, first_rows=_FIRST_ROWS).rows_per_s
 
 
 def _profile(figure: int, capacity: float, phase_s: float) -> LoadProfile:
@@ -185,7 +190,7 @@ def _run(spark: SparkSession, figure: int, policy: str, capacity: float, goal: G
     rows, work = _rows(spark, figure, profile, epoch_s), _work(figure, first_offsets)
     if policy == "plain":
         query = _start(rows.mapInArrow(work.of_batches, _RESULT), policy)
-        _wait(query, ends_s, lambda: None)
+        wait_until(query, ends_s)
     else:
         store = SqliteStore(f"{tempfile.mkdtemp(prefix='penstock-las-')}/penstock.db")
         goals = {} if policy == "straw_man" else {policy: goal}
@@ -193,7 +198,7 @@ def _run(spark: SparkSession, figure: int, policy: str, capacity: float, goal: G
             strategy = "uniform" if policy == "straw_man" else policy
             query = _start(pen.operator(rows, work, _RESULT, "key", strategy=strategy), policy)
             tell = _StrawMan(pen, query, truth, capacity) if policy == "straw_man" else lambda: None
-            _wait(query, ends_s, tell)
+            wait_until(query, ends_s, tell)
     return _windows(figure, policy, batch_records(query), truth, goal, phase_s)
 
 
@@ -217,16 +222,6 @@ def _start(frame: DataFrame, name: str) -> StreamingQuery:
     writer = frame.groupBy().agg(F.count("*")).writeStream.format("noop").outputMode("complete").queryName(name)
     query: StreamingQuery = writer.option("checkpointLocation", tempfile.mkdtemp(prefix="penstock-las-")).start()
     return query
-
-
-def _wait(query: StreamingQuery, until_s: float, tick: Callable[[], None]) -> None:
-    while time.time() < until_s:
-        failure = query.exception()
-        if failure is not None:
-            raise failure
-        tick()
-        time.sleep(_TICK_S)
-    query.stop()
 
 
 def _windows(

@@ -16,6 +16,7 @@ import numpy as np
 from penstock.apps.capacity import find_capacity
 from penstock.apps.measure import batch_records, measure
 from penstock.apps.session import local_session
+from penstock.apps.waiting import first_batches, wait_until
 from penstock.bench.overload_job import REGIONS, WINDOW_S, WORK, plain_job, rows_of, shedding_job
 from penstock.control.target import target_batch_s
 from penstock.model import Goal
@@ -40,7 +41,6 @@ POLICIES = (PLAIN, STATIC, "uniform", "las", "economic")
 LEAST_WORK_RATIO, LEAST_COVERAGE = 0.95, 0.93
 CALM_S, CALM_LOAD, CALM_BACKLOG_S = 30.0, 0.4, 8.0
 _FIRST_ROWS, _CAPACITY_BATCHES = 1_000, 12
-_TICK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +151,8 @@ def _batches(spark: SparkSession, limit_rows: int, count: int) -> list[tuple[Bat
     profile = LoadProfile.constant(1.0).with_backlog(limit_rows * (count + 5))
     rows = rows_of(spark, profile, epoch_s=time.time(), limit_rows=limit_rows)
     query = _start(plain_job(rows), "capacity")
-    try:
-        while len(batch_records(query)) < count:
-            _check(query)
-            time.sleep(_TICK_S)
-        return _with_units(query)[:count]
-    finally:
-        query.stop()
+    first_batches(query, count)
+    return _with_units(query)[:count]
 
 
 def _run(
@@ -173,12 +168,12 @@ def _run(
     rows = rows_of(spark, profile, epoch_s=epoch_s, limit_rows=limit_rows)
     if policy in (PLAIN, STATIC):
         query = _start(plain_job(rows), name)
-        _wait(query, epoch_s + CALM_S + seconds)
+        wait_until(query, epoch_s + CALM_S + seconds)
     else:
         store = SqliteStore(f"{tempfile.mkdtemp(prefix='penstock-bench-')}/penstock.db")
         with attach(spark, goals={name: goal}, store=store) as pen:
             query = _start(shedding_job(rows, pen, policy), name)
-            _wait(query, epoch_s + CALM_S + seconds)
+            wait_until(query, epoch_s + CALM_S + seconds)
     return _result(spark, policy, query, truth, capacity, goal, began_s=epoch_s + CALM_S, seconds=seconds)
 
 
@@ -186,19 +181,6 @@ def _start(frame: DataFrame, name: str) -> StreamingQuery:
     writer = frame.writeStream.format("memory").outputMode("complete").queryName(name)
     query: StreamingQuery = writer.option("checkpointLocation", tempfile.mkdtemp(prefix="penstock-bench-")).start()
     return query
-
-
-def _wait(query: StreamingQuery, until_s: float) -> None:
-    while time.time() < until_s:
-        _check(query)
-        time.sleep(_TICK_S)
-    query.stop()
-
-
-def _check(query: StreamingQuery) -> None:
-    failure = query.exception()
-    if failure is not None:
-        raise failure
 
 
 def _with_units(query: StreamingQuery) -> list[tuple[BatchRecord, int]]:

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.machine import java_command, java_major, java_version
+from penstock.cli.machine import java_major, java_version
 from penstock.cli.version import spark_version
+from penstock.kafka.java import java_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,26 +1,17 @@
-"""The Java that Spark would start on this machine."""
+"""The version of the Java that Spark would start on this machine."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from typing import TYPE_CHECKING
+
+from penstock.kafka.java import java_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ANSWER_WITHIN_S = 20.0
-
-
-def java_command(environment: Mapping[str, str] | None = None) -> str | None:
-    """Path of the Java that Spark starts: the one in ``JAVA_HOME`` if that is set, else the one on ``PATH``."""
-    surroundings = os.environ if environment is None else environment
-    home = surroundings.get("JAVA_HOME")
-    if home:
-        return shutil.which("java", path=os.path.join(home, "bin"))  # noqa: PTH118 - which wants a text
-    return shutil.which("java", path=surroundings.get("PATH"))
 
 
 def java_version(environment: Mapping[str, str] | None = None) -> str | None:

@@ -9,9 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.control.engine import EngineCoordinator
-from penstock.control.schedule import KeepSchedule
 from penstock.errors import PenstockError, UnknownQueryError
-from penstock.model import Action, ActionKind, Goal, Metric, Mode, QueryName, SeriesPoint
+from penstock.model import Action, ActionKind, Goal, Mode, QueryName
 from penstock.settings import Settings, load_settings
 from penstock.spark import internals
 from penstock.spark.collector import parse_progress
@@ -21,12 +20,12 @@ from penstock.spark.guard import guard_rows
 from penstock.spark.internals import Ability
 from penstock.spark.listener import Listener
 from penstock.spark.operator import Operator, run_operator
-from penstock.spark.recall import recall
+from penstock.spark.recall import recall, recorded_shares
 from penstock.spark.watch import WatchedQuery
 from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
-    from penstock.model import BatchSignal, RecordedAction
+    from penstock.model import BatchSignal, SeriesPoint
     from penstock.spark.operator_worker import Row
     from penstock.store import Store
 
@@ -335,7 +334,7 @@ class Penstock:
         actions = watched.govern(goal, self.settings, starting=starting, recorded_shares=shares, recalled=known)
         if self.mode is Mode.ACT and Ability.CHANNEL not in self.missing:
             watched.resume_costs(self.store.messages(query_id))
-        self._record(_govern_action(watched, goal, cause))
+        self._record(watched.govern_action(goal, cause))
         for source in watched.left_alone:
             reason = f"{source.spec.description}: {source.spec.reason}"
             target = f"source {source.spec.index}"
@@ -364,23 +363,10 @@ class Penstock:
         if Ability.EXECUTORS in self.missing:
             return []
         now_s = time.time()
-        points = []
-        for signal in self._executors.signals(now_s):
-            values = {
-                Metric.EXECUTOR_BUSY_FRACTION: signal.busy_fraction,
-                Metric.EXECUTOR_GC_FRACTION: signal.gc_fraction,
-                Metric.EXECUTOR_HEAP_PEAK_BYTES: signal.heap_peak_bytes,
-                Metric.EXECUTOR_HEAP_MAX_BYTES: signal.heap_max_bytes,
-            }
-            points += [
-                SeriesPoint(now_s, _ENGINE, metric, float(value), subject=signal.executor_id)
-                for metric, value in values.items()
-                if value is not None
-            ]
         if now_s - self._deleted_s > _DELETE_EVERY_S:
             self._deleted_s = now_s
             self.store.delete_points(before_s=now_s - self.settings.store.series_days * 86_400)
-        return points
+        return self._executors.points(_ENGINE, now_s)
 
     def _fault(self, name: QueryName, cause: str, error: Exception) -> None:
         """Fail open: a query that Penstock cannot handle runs on as if Penstock were not there."""
@@ -416,32 +402,3 @@ class Penstock:
 
 def _name_of(query: StreamingQuery) -> str:
     return query.name or str(query.id)
-
-
-def _govern_action(watched: WatchedQuery, goal: Goal, cause: str) -> Action:
-    expected = {"minimum_accuracy": goal.minimum_accuracy, "priority": float(goal.priority), "weight": goal.weight}
-    if goal.latency_s is None:
-        reason = "no latency goal, so its read limits stay as they are"
-    else:
-        assert watched.controller is not None
-        target_s = watched.controller.target_batch_s
-        assert target_s is not None
-        expected |= {"latency_s": goal.latency_s, "target_batch_s": target_s}
-        reason = f"rows may be {goal.latency_s:g} s old, so a batch may take {target_s:.2f} s"
-    return Action(ActionKind.GOVERN, watched.name, cause, reason, target=f"id {watched.query.id}", expected=expected)
-
-
-def recorded_shares(log: Sequence[RecordedAction], query_id: str) -> KeepSchedule:
-    """The shares that earlier runs of a query recorded for its batches.
-
-    A query keeps its id as long as it keeps its checkpoint. Records under the same name but another id are those of
-    another query, whose batch numbers mean other batches.
-    """
-    schedule, is_same = KeepSchedule(), False
-    for record in log:
-        action = record.action
-        if action.kind is ActionKind.GOVERN:
-            is_same = action.target == f"id {query_id}"
-        elif is_same and record.mode is Mode.ACT:
-            schedule = schedule.with_entry(int(action.expected["from_batch"]), action.expected["told"])
-    return schedule

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.model import BatchSignal, GuardSignal, LimitUnit, SourceSignal
 from penstock.spark import internals
+from penstock.spark.operator_report import PARTITIONS, total_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.spark.sources import LiveSource
 
 GUARD_PREFIX = "penstock.guard"
+TOLD_SUFFIX = ".told"
+"""A guard in the JVM reports under its name, and under its name with this what share it was told to keep."""
 
 
 class ProgressCollector:
@@ -88,16 +91,18 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
 
     Examples
     --------
-    >>> guard_signal({"penstock.guard.1": {"offered_rows": 10, "kept_rows": 4, "told": 0.5}}).measured_fraction
-    0.4
-    >>> operator = {"offered_rows": 10, "kept_rows": 8, "told": 0.5, "offered_work": 30.0, "kept_work": 15.0}
-    >>> guard_signal({"penstock.guard.operator.1": operator}).processed_fraction
+    >>> rows, told = {"offered_rows": 10, "kept_rows": 4}, {"told": 0.5}
+    >>> guard = guard_signal({"penstock.guard.1": rows, "penstock.guard.1.told": told})
+    >>> guard.measured_fraction, guard.keep_fraction
+    (0.4, 0.5)
+    >>> operator = [10, 8, 0.5, None, 0, 0, 30.0, 15.0, 0.1, 0, 0, 0, 0]
+    >>> guard_signal({"penstock.guard.operator.1": {"partitions": [operator]}}).processed_fraction
     0.5
-    >>> late = {"offered_rows": 10, "kept_rows": 4, "told": 0.5, "late_rows": 4, "kept_late_rows": 1}
-    >>> guard_signal({"penstock.guard.1": late}).on_time_fraction
+    >>> late = {"offered_rows": 10, "kept_rows": 4, "late_rows": 4, "kept_late_rows": 1}
+    >>> guard_signal({"penstock.guard.1": late, "penstock.guard.1.told": told}).on_time_fraction
     0.5
     """
-    guards = [values for name, values in observed.items() if name.startswith(GUARD_PREFIX) and values["offered_rows"]]
+    guards = guard_reports(observed)
     if not guards:
         return None
     offered = sum(int(values["offered_rows"]) for values in guards)
@@ -115,6 +120,19 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
         late_rows=sum(int(values.get("late_rows") or 0) for values in guards),
         on_time_fraction=_on_time_fraction(guards),
     )
+
+
+def guard_reports(observed: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What each guard or operator that saw rows reports of a batch, with the share that it was told."""
+    named = {name: values for name, values in observed.items() if name.startswith(GUARD_PREFIX)}
+    found: list[Mapping[str, Any]] = []
+    for name, values in named.items():
+        if name.endswith(TOLD_SUFFIX):
+            continue
+        total = total_report(values[PARTITIONS]) if PARTITIONS in values else values
+        if total["offered_rows"]:
+            found.append({"told": 1.0, **total, **(named.get(f"{name}{TOLD_SUFFIX}") or {})})
+    return found
 
 
 def _on_time_fraction(guards: list[Mapping[str, Any]]) -> float | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.model import ExecutorSignal
+from penstock.model import ExecutorSignal, Metric, SeriesPoint
 from penstock.spark import internals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.model import QueryName
     from penstock.spark.internals import ExecutorTotals
 
 
@@ -33,6 +34,23 @@ class ExecutorCollector:
         self._last_s = now_s
         self._last = {total.executor_id: total for total in totals}
         return signals
+
+    def points(self, engine: QueryName, now_s: float) -> list[SeriesPoint]:
+        """The same as points of series."""
+        points = []
+        for signal in self.signals(now_s):
+            values = {
+                Metric.EXECUTOR_BUSY_FRACTION: signal.busy_fraction,
+                Metric.EXECUTOR_GC_FRACTION: signal.gc_fraction,
+                Metric.EXECUTOR_HEAP_PEAK_BYTES: signal.heap_peak_bytes,
+                Metric.EXECUTOR_HEAP_MAX_BYTES: signal.heap_max_bytes,
+            }
+            points += [
+                SeriesPoint(now_s, engine, metric, float(value), subject=signal.executor_id)
+                for metric, value in values.items()
+                if value is not None
+            ]
+        return points
 
     def _signal(self, total: ExecutorTotals, elapsed_s: float | None, heap_max_bytes: int | None) -> ExecutorSignal:
         before = self._last.get(total.executor_id)

@@ -10,6 +10,7 @@ the time of its batch, which Spark writes down before the batch runs.
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -18,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
 from penstock.control.schedule import KeepSchedule
 from penstock.errors import InvalidGuardError
-from penstock.spark.collector import GUARD_PREFIX
+from penstock.spark.collector import GUARD_PREFIX, TOLD_SUFFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,7 +31,7 @@ NEVER_LATE_S = 1e12
 WEIGHT = "weight"
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
 _DRAW_SEED = 20_077
-_TOLD, _SHARE, _KEPT, _LATE = "__penstock_told", "__penstock_share", "__penstock_kept", "__penstock_late"
+_CHANCE = "__penstock_chance"
 _KAFKA_IDENTITY = ("topic", "partition", "offset")
 _LOAD_IDENTITY = ("offset",)
 _UNHASHABLE = (T.MapType, T.VariantType)
@@ -73,24 +74,48 @@ def guard_rows(
     check_columns(rows, key, arrival)
     if not rows.isStreaming:
         return rows.withColumn(WEIGHT, F.lit(1.0))
-    told, floor, late_after_s = control_values(rows.sparkSession)
-    share = F.col(_TOLD) if utility is None else F.col(_TOLD) * utility_of(rows, utility).cast("double")
+    name = f"{GUARD_PREFIX}.{next(_numbers)}"
+    identified = rows if key is not None or _identity(rows) else rows.withColumn(_CHANCE, F.rand(_DRAW_SEED))
+    decision = _decide(identified, name, key, arrival, utility)
+    # Spark counts outside of its compiled loop. Right behind the source there is none that would be broken up, so the
+    # counts come first and the columns that the decision needs are worked out in either place: it is cheaper so.
+    observed = identified.observe(name, *_observations(decision, arrival))
+    return observed.where(decision.kept).withColumn(WEIGHT, 1.0 / decision.share).drop(_CHANCE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """What becomes of a row, as columns."""
+
+    share: Column
+    kept: Column
+    late: Column
+
+
+def _decide(
+    rows: DataFrame, name: str, key: str | None, arrival: str | None, utility: str | Column | None
+) -> _Decision:
+    told, floor, late_after_s = control_values(rows.sparkSession, name)
+    everything = told >= 1.0
+    # Rows of one key must all have the same share, or the two sides of a join would not match. And while everything is
+    # kept no row is asked for its age.
+    late = F.lit(False)
+    if arrival is not None and key is None:
+        late = (told < 1.0) & F.coalesce(age_s(arrival) > late_after_s, F.lit(False))
+    share = told if utility is None else told * utility_of(rows, utility).cast("double")
     # Told one or more, everything is kept; otherwise no row with less than the floor, and late ones with just that.
-    wanted = F.when(F.col(_LATE), floor).otherwise(F.greatest(floor, F.lit(_SMALLEST_SHARE), share))
-    kept_share = F.when(F.col(_TOLD) >= 1.0, F.lit(1.0)).otherwise(F.least(F.lit(1.0), wanted))
-    # Rows of one key must all have the same share, or the two sides of a join would not match.
-    no_row = F.lit(False)
-    late = no_row if arrival is None or key is not None else F.coalesce(age_s(arrival) > late_after_s, no_row)
-    marked = rows.withColumns({_TOLD: told, _LATE: late})
-    marked = marked.withColumn(_SHARE, kept_share).withColumn(_KEPT, draw_of_row(rows, key) < F.col(_SHARE))
-    observed = marked.observe(f"{GUARD_PREFIX}.{next(_numbers)}", *_observations(arrival))
-    return observed.where(F.col(_KEPT)).withColumn(WEIGHT, 1.0 / F.col(_SHARE)).drop(_TOLD, _SHARE, _KEPT, _LATE)
+    wanted = F.when(late, floor).otherwise(F.greatest(floor, F.lit(_SMALLEST_SHARE), share))
+    kept_share = F.when(everything, F.lit(1.0)).otherwise(F.least(F.lit(1.0), wanted))
+    # While everything is kept nothing is hashed; but a null key must not wait for the first overload to be found.
+    surely = everything if key is None else everything & F.col(key).isNotNull()
+    return _Decision(kept_share, surely | (draw_of_row(rows, key) < kept_share), late)
 
 
-def control_values(spark: SparkSession) -> tuple[Column, Column, Column]:
+def control_values(spark: SparkSession, name: str) -> tuple[Column, Column, Column]:
     """Numbers that the driver can change while the query runs, read once a batch.
 
-    The share of rows to keep, the smallest share of any row, and the age in seconds from which a row is late.
+    The share of rows to keep, the smallest share of any row, and the age in seconds from which a row is late. The share
+    is reported with the batch, from here, where there is one row only.
     """
 
     @F.udf("array<double>", useArrow=False)
@@ -105,7 +130,8 @@ def control_values(spark: SparkSession) -> tuple[Column, Column, Column]:
 
     # Without this Spark would run it once, when the query is optimised, and never again. All three columns are the same
     # subquery, so that Spark runs it once a batch.
-    values = spark.range(0, 1, 1, 1).select(read.asNondeterministic()("id")).scalar()
+    found = spark.range(0, 1, 1, 1).select(read.asNondeterministic()("id").alias("orders"))
+    values = found.observe(f"{name}{TOLD_SUFFIX}", F.max(F.col("orders")[0]).alias("told")).scalar()
     return values[0], values[1], values[2]
 
 
@@ -120,27 +146,33 @@ def draw_of_row(rows: DataFrame, key: str | None = None) -> Column:
         remedy = f"guard key {key!r} is null: fill it (coalesce) or filter those rows before the guard"
         present = F.when(F.col(key).isNull(), F.raise_error(F.lit(remedy)).cast(rows.schema[key].dataType))
         return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), present.otherwise(F.col(key))))
-    for identity in (_KAFKA_IDENTITY, _LOAD_IDENTITY):
-        if set(identity) <= set(rows.columns):
-            return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), *(F.col(name) for name in identity)))
-    return F.rand(_DRAW_SEED)
+    identity = _identity(rows)
+    if identity:
+        return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), *(F.col(name) for name in identity)))
+    return F.col(_CHANCE) if _CHANCE in rows.columns else F.rand(_DRAW_SEED)
+
+
+def _identity(rows: DataFrame) -> tuple[str, ...]:
+    """Columns that tell each row from all others; none where there are none."""
+    columns = set(rows.columns)
+    return next((names for names in (_KAFKA_IDENTITY, _LOAD_IDENTITY) if set(names) <= columns), ())
 
 
 def _unit_interval(bits: Column) -> Column:
     return F.shiftrightunsigned(bits, 11) * F.lit(2.0**-53)
 
 
-def _observations(arrival: str | None) -> list[Column]:
+def _observations(decision: _Decision, arrival: str | None) -> list[Column]:
     observations = [
         F.count(F.lit(1)).alias("offered_rows"),
-        F.count_if(F.col(_KEPT)).alias("kept_rows"),
-        F.count_if(F.col(_LATE)).alias("late_rows"),
-        F.count_if(F.col(_KEPT) & F.col(_LATE)).alias("kept_late_rows"),
-        F.max(_TOLD).alias("told"),
+        F.count_if(decision.kept).alias("kept_rows"),
+        F.count_if(decision.late).alias("late_rows"),
+        F.count_if(decision.late & decision.kept).alias("kept_late_rows"),
     ]
     if arrival is not None:
-        seconds = F.col(arrival).cast("timestamp").cast("double")
-        observations += [F.min(seconds).alias("oldest_s"), F.avg(seconds).alias("mean_s")]
+        arrived = F.col(arrival).cast("timestamp")
+        mean_s = F.avg(F.unix_micros(arrived)) * F.lit(1e-6)
+        observations += [F.min(arrived).cast("double").alias("oldest_s"), mean_s.alias("mean_s")]
     return observations
 
 

@@ -31,6 +31,7 @@ from penstock.spark.guard import (
     draw_of_row,
     utility_of,
 )
+from penstock.spark.operator_report import PARTITIONS
 from penstock.spark.operator_shares import STRATEGIES, empty_sketch
 from penstock.spark.operator_worker import (
     AGE,
@@ -39,7 +40,6 @@ from penstock.spark.operator_worker import (
     HIDDEN,
     KEY,
     REPORT,
-    REPORT_FIELDS,
     UTILITY,
     OperatorTask,
     SketchSum,
@@ -174,7 +174,8 @@ def run_operator(
     reported = reported.add(WEIGHT, T.DoubleType()).add(REPORT, T.ArrayType(T.DoubleType()))
     result = rows.withColumns(hidden).mapInArrow(task.run, reported)
     if rows.isStreaming:
-        result = result.observe(operator.observation, *_observations())
+        # Of all rows only the last of each partition has one.
+        result = result.observe(operator.observation, F.collect_list(REPORT).alias(PARTITIONS))
     return result.where(F.col(REPORT).isNull()).drop(REPORT), operator
 
 
@@ -190,19 +191,6 @@ def _fields(schema: T.StructType | str) -> T.StructType:
     if not isinstance(fields, T.StructType) or not fields.names:
         raise InvalidGuardError(f"operator schema {schema!r} names no columns: write it as 'name type, name type'")
     return fields
-
-
-def _observations() -> list[Column]:
-    values = {name: F.col(REPORT)[place] for place, name in enumerate(REPORT_FIELDS)}
-    counts = ("offered_rows", "kept_rows", "late_rows", "kept_late_rows")
-    totals = ("offered_work", "kept_work", "late_work", "kept_late_work", "function_s")
-    return [
-        *(F.coalesce(F.sum(values[name]), F.lit(0.0)).cast("bigint").alias(name) for name in counts),
-        F.max(values["told"]).alias("told"),
-        F.min(values["oldest_s"]).alias("oldest_s"),
-        F.try_divide(F.sum(values["arrival_sum_s"]), F.sum(values["arrival_rows"])).alias("mean_s"),
-        *(F.sum(values[name]).alias(name) for name in totals),
-    ]
 
 
 def _check(

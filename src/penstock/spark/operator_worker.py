@@ -24,6 +24,7 @@ from pyspark.accumulators import AccumulatorParam
 from penstock.control.schedule import KeepSchedule
 from penstock.control.shedding import Rows
 from penstock.errors import PenstockError
+from penstock.spark.operator_report import REPORT_FIELDS
 from penstock.spark.operator_shares import SKETCH_COLUMNS, SKETCH_ROWS, costs_of, decide, empty_sketch
 
 if TYPE_CHECKING:
@@ -41,10 +42,6 @@ KEY, DRAW, ARRIVAL, UTILITY = "__penstock_key", "__penstock_draw", "__penstock_a
 AGE = "__penstock_age"
 HIDDEN = (KEY, DRAW, ARRIVAL, UTILITY, AGE)
 REPORT = "__penstock_report"
-REPORT_FIELDS = (
-    "offered_rows", "kept_rows", "told", "oldest_s", "arrival_sum_s", "arrival_rows", "offered_work", "kept_work",
-    "function_s", "late_rows", "kept_late_rows", "late_work", "kept_late_work",
-)  # fmt: skip
 _REPORT_TYPE = pa.list_(pa.float64())
 _LONGEST_KEY_TEXT = 60
 _MOST_TIMES_ESTIMATE = 10.0
@@ -101,7 +98,7 @@ class Tally:
     learned: CostSketch = field(default_factory=empty_sketch)
 
     def values(self) -> list[float | None]:
-        """The figures in the order of :data:`REPORT_FIELDS`."""
+        """The figures in the order of :data:`~penstock.spark.operator_report.REPORT_FIELDS`."""
         oldest_s = self.oldest_s if self.arrival_rows else None
         return [oldest_s if name == "oldest_s" else float(getattr(self, name)) for name in REPORT_FIELDS]
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.control.schedule import KeepSchedule
 from penstock.control.target import target_batch_s
 from penstock.estimate.batch_time import BatchTimeModel
-from penstock.model import Metric
+from penstock.model import ActionKind, Metric, Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.estimate.batch_time import BatchTimeState
-    from penstock.model import Goal, QueryName
+    from penstock.model import Goal, QueryName, RecordedAction
     from penstock.settings import AdmissionSettings
     from penstock.store import Store
 
@@ -61,3 +64,19 @@ def _costs(store: Store, query: QueryName, since_s: float, rows: float) -> Batch
     return BatchTimeModel.recalled(
         overhead_s=overhead_s, read_cost_s=read_cost_s, work_cost_s=work_cost_s, rows=rows, doubt=_DOUBT
     )
+
+
+def recorded_shares(log: Sequence[RecordedAction], query_id: str) -> KeepSchedule:
+    """The shares that earlier runs of a query recorded for its batches.
+
+    A query keeps its id as long as it keeps its checkpoint. Records under the same name but another id are those of
+    another query, whose batch numbers mean other batches.
+    """
+    schedule, is_same = KeepSchedule(), False
+    for record in log:
+        action = record.action
+        if action.kind is ActionKind.GOVERN:
+            is_same = action.target == f"id {query_id}"
+        elif is_same and record.mode is Mode.ACT:
+            schedule = schedule.with_entry(int(action.expected["from_batch"]), action.expected["told"])
+    return schedule

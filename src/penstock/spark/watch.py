@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.control.admission import AdmissionController
 from penstock.estimate.arrival import ArrivalRate
-from penstock.model import ActionKind, Metric, QuerySpec, SeriesPoint
+from penstock.model import Action, ActionKind, Metric, QuerySpec, SeriesPoint
 from penstock.spark import internals
 from penstock.spark.collector import GUARD_PREFIX, ProgressCollector, parse_progress
 from penstock.spark.guard import FLOOR_PROPERTY, KEEP_PROPERTY, LATE_PROPERTY
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.control.schedule import KeepSchedule
-    from penstock.model import Action, BatchSignal, Goal, QueryName
+    from penstock.model import BatchSignal, Goal, QueryName
     from penstock.settings import Settings
     from penstock.spark.internals import JavaObject
     from penstock.spark.operator import Operator
@@ -106,6 +106,19 @@ class WatchedQuery:
                 internals.send_to_tasks(execution, LATE_PROPERTY, repr(controller.late_after_s))
             self._send_shares()
         return actions
+
+    def govern_action(self, goal: Goal, cause: str) -> Action:
+        """What governing this query means, for the log."""
+        expected = {"minimum_accuracy": goal.minimum_accuracy, "priority": float(goal.priority), "weight": goal.weight}
+        if goal.latency_s is None:
+            reason = "no latency goal, so its read limits stay as they are"
+        else:
+            assert self.controller is not None
+            target_s = self.controller.target_batch_s
+            assert target_s is not None
+            expected |= {"latency_s": goal.latency_s, "target_batch_s": target_s}
+            reason = f"rows may be {goal.latency_s:g} s old, so a batch may take {target_s:.2f} s"
+        return Action(ActionKind.GOVERN, self.name, cause, reason, target=f"id {self.query.id}", expected=expected)
 
     def signal(self, progress: Mapping[str, Any]) -> BatchSignal:
         """What a progress report says."""
