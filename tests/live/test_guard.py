@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from live.helpers import costly, load_rows, show, wait_for_batches, wait_until
 from penstock import Goal
 from penstock.errors import InvalidGuardError
 from penstock.spark import internals
+from penstock.spark.collector import guard_signal
 from penstock.spark.guard import KEEP_PROPERTY
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock import Penstock
+    from penstock.model import GuardSignal
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -60,10 +63,10 @@ def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
     wait_until(reported, f"batch {batch_id}")
 
 
-def guard_reports(query: StreamingQuery, from_batch: int = 0) -> list[Any]:
+def reports_of(query: StreamingQuery, from_batch: int = 0) -> list[GuardSignal]:
     """What the guard of a query observed, batch by batch; one without rows tells nothing."""
-    found = [report for report in query.recentProgress if report.batchId >= from_batch and report.numInputRows]
-    return [next(values for values in report.observedMetrics.values() if "offered_rows" in values) for report in found]
+    found = [json.loads(report.json) for report in query.recentProgress if report.batchId >= from_batch]
+    return [guard for report in found if (guard := guard_signal(report["observedMetrics"])) is not None]
 
 
 def test_weights_are_one_over_p_and_estimates_hold_the_truth(
@@ -142,8 +145,8 @@ def test_a_guard_stands_before_every_shape_of_query(
     from_batch = tell_share(query, 0.5)
     wait_for_batch(query, from_batch)
     query.stop()
-    reports = guard_reports(query, from_batch)
-    assert {report.told for report in reports} == {0.5}
+    reports = reports_of(query, from_batch)
+    assert {report.keep_fraction for report in reports} == {0.5}
     assert all(0.42 < report.kept_rows / report.offered_rows < 0.58 for report in reports)
 
 
@@ -161,10 +164,10 @@ def test_the_minimum_accuracy_is_never_broken(stopping: SparkSession, attach: Ca
     rows = costly(pen.guard(load_rows(stopping, "constant:rate=200000", keys="50")), 60)
     goal = Goal(latency="1 second", minimum_accuracy=0.6)
     query = pen.govern(rows.writeStream.queryName("least").format("noop"), goal).start()
-    wait_until(lambda: any(report.told < 1.0 for report in guard_reports(query)), "shedding", within_s=150)
+    wait_until(lambda: any(report.keep_fraction < 1.0 for report in reports_of(query)), "shedding", within_s=150)
     wait_for_batch(query, query.lastProgress.batchId + 3)  # type: ignore[union-attr]
     query.stop()
-    told = [report.told for report in guard_reports(query)]
+    told = [report.keep_fraction for report in reports_of(query)]
     show(f"{len(told)} batches, least told {min(told):.3f}")
     assert min(told) >= 0.6
 

@@ -6,13 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.control.priority import EngineDemand, ShareBounds, engine_shares
+from penstock.estimate.batch_time import BatchTimeModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.estimate.batch_time import BatchTimeState
     from penstock.model import Goal, QueryName
 
-_COST_WEIGHT = 0.3
+_FORGETTING = 0.9
+_ROWS_WEIGHT = 0.3
 _NEWS_S = 60.0
 _SLACK = 0.05
 
@@ -25,20 +28,31 @@ class QueryLoad:
     minimum_accuracy: float
     heard_s: float
     arrivals_rows_per_s: float = 0.0
-    core_s_per_row: float | None = None
+    rows_per_batch: float = 0.0
+    core_time: BatchTimeState | None = None
 
-    @property
-    def cores(self) -> float:
-        """Cores that it would keep busy if it kept every row that arrives."""
-        return self.arrivals_rows_per_s * (self.core_s_per_row or 0.0)
+    def demand(self, name: QueryName) -> EngineDemand:
+        """Cores that it keeps busy whatever it drops, and those that all rows which arrive would take beside that."""
+        model = BatchTimeModel(_FORGETTING, self.core_time)
+        batches_per_s = self.arrivals_rows_per_s / max(self.rows_per_batch, 1.0)
+        return EngineDemand(
+            name,
+            self.priority,
+            work=self.arrivals_rows_per_s * model.work_cost_s,
+            overhead=batches_per_s * model.overhead_s + self.arrivals_rows_per_s * model.read_cost_s,
+            minimum_accuracy=self.minimum_accuracy,
+        )
 
 
 class EngineCoordinator:
     r"""Divides the cores of an engine among governed queries by priority.
 
-    A batch of :math:`k` kept rows that kept cores busy for :math:`t` seconds in all costs :math:`t / k` core-seconds a
-    row, smoothed. Times the arrivals, dropped ones included, that is the query's demand; :func:`engine_shares` says
-    what each may keep. One that others need not fear for keeps its own decision.
+    The seconds for which a batch kept cores busy are learned as batch times are
+    (:class:`~penstock.estimate.batch_time.BatchTimeModel`): so much for every batch, every row read and every row kept.
+    They must not be lumped together: the fewer rows a query keeps the dearer each of them would look, its demand would
+    grow with every row it drops, and it would drop them all. Batch times themselves would not do, because a batch waits
+    for the tasks of other queries. Times the arrivals, dropped ones included, that is the query's demand;
+    :func:`engine_shares` says what each may keep. One that others need not fear for keeps its own decision.
 
     A query not heard of for a minute asks for nothing: it has ended or has nothing to do.
 
@@ -54,10 +68,13 @@ class EngineCoordinator:
     >>> from penstock.model import Goal, QueryName
     >>> engine = EngineCoordinator(cores=2.0)
     >>> low, high = QueryName("low"), QueryName("high")
-    >>> engine.hear(low, Goal(latency=5, priority=1, minimum_accuracy=0.2), 0.0, 1_000.0, kept_rows=500, core_s=0.75)
-    >>> engine.hear(high, Goal(latency=5, priority=5, minimum_accuracy=0.2), 0.0, 1_000.0, kept_rows=500, core_s=0.75)
-    >>> engine.bounds(high, 1.0).low, round(engine.bounds(low, 1.0).high, 2)
-    (1.0, 0.35)
+    >>> for read, kept in ((500, 500), (1_000, 1_000), (2_000, 1_000), (1_000, 200)):
+    ...     for name, priority in ((low, 1), (high, 5)):
+    ...         goal = Goal(latency=5, priority=priority, minimum_accuracy=0.2)
+    ...         batch = {"read_rows": read, "kept_rows": kept, "core_s": 0.0001 * read + 0.0014 * kept}
+    ...         engine.hear(name, goal, 0.0, 1_000.0, **batch)
+    >>> engine.bounds(high, 1.0).low, round(engine.bounds(low, 1.0).high, 1)
+    (1.0, 0.3)
     """
 
     def __init__(self, cores: float, queries: Mapping[QueryName, QueryLoad] | None = None) -> None:
@@ -75,21 +92,26 @@ class EngineCoordinator:
         now_s: float,
         arrivals_rows_per_s: float,
         *,
-        kept_rows: float,
+        read_rows: int,
+        kept_rows: int,
         core_s: float | None,
         can_shed: bool = True,
     ) -> None:
         """Take in what a batch told of a query's load and of what its rows cost."""
         floor = goal.minimum_accuracy if can_shed else 1.0
         known = self._queries.get(query) or QueryLoad(goal.priority, floor, now_s)
-        cost = known.core_s_per_row
-        if core_s is not None and kept_rows > 0:
-            seen = core_s / kept_rows
-            cost = seen if cost is None else cost + _COST_WEIGHT * (seen - cost)
+        model = BatchTimeModel(_FORGETTING, known.core_time)
+        if core_s is not None:
+            model.update(read_rows, kept_rows, core_s)
         self._queries[query] = replace(
-            known, priority=goal.priority, minimum_accuracy=floor, heard_s=now_s,
-            arrivals_rows_per_s=arrivals_rows_per_s, core_s_per_row=cost,
-        )  # fmt: skip
+            known,
+            priority=goal.priority,
+            minimum_accuracy=floor,
+            heard_s=now_s,
+            arrivals_rows_per_s=arrivals_rows_per_s,
+            rows_per_batch=known.rows_per_batch + _ROWS_WEIGHT * (read_rows - known.rows_per_batch),
+            core_time=model.snapshot() if model.batches else None,
+        )
 
     def forget(self, query: QueryName) -> None:
         """A query has ended."""
@@ -98,12 +120,10 @@ class EngineCoordinator:
     def bounds(self, query: QueryName, now_s: float) -> ShareBounds:
         """What a query's share is held to; no bounds while it is alone, or anybody's cost is unknown."""
         active = {name: load for name, load in self._queries.items() if now_s - load.heard_s < _NEWS_S}
-        if query not in active or len(active) == 1 or any(load.core_s_per_row is None for load in active.values()):
+        unknown = any(load.core_time is None for load in active.values())
+        if query not in active or len(active) == 1 or unknown:
             return ShareBounds()
-        demands = [
-            EngineDemand(name, load.priority, work=load.cores, overhead=0.0, minimum_accuracy=load.minimum_accuracy)
-            for name, load in active.items()
-        ]
+        demands = [load.demand(name) for name, load in active.items()]
         shares = engine_shares(demands, self.cores)
         own, share = active[query], shares[query]
         # Lower ones that are above their minimum can still give: until then this query need not go below its share.

@@ -283,6 +283,7 @@ class Penstock:
             goal,
             signal.finished_s,
             controller.arrival_rows_per_s or 0.0,
+            read_rows=signal.rows,
             kept_rows=signal.work_rows,
             core_s=watched.core_seconds(),
             can_shed=watched.has_guard,

@@ -45,8 +45,8 @@ REPORT = "__penstock_report"
 _REPORT_TYPE = pa.list_(pa.float64())
 _LONGEST_KEY_TEXT = 60
 _MOST_TIMES_ESTIMATE = 10.0
-COST_PLACES = 2
-"""Sketches that tasks can choose from: that of the batch which may run now, and that of the batches to come."""
+COST_PLACES = 3
+"""Sketches that tasks can choose from: of the last batch, in case it runs again, of this one, and of the next."""
 _SMALLEST_COST_S, _COST_STEP, _COUNT_STEP = 1e-8, 0.1, 0.1
 
 
