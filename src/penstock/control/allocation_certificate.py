@@ -1,0 +1,44 @@
+"""How far an allocation can be from the best: a bound that needs no solver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.control.allocation_problem import AllocationProblem
+    from penstock.control.utility import Utility
+
+
+def upper_bound(problem: AllocationProblem, utility: Utility, prices: NDArray[np.float64]) -> float:
+    r"""A value that no allocation can exceed, from any prices :math:`\lambda \ge 0` of the constraints.
+
+    The Lagrangian's maximum falls apart into one small problem for each element, solved in closed form:
+
+    .. math:: \bar v(\lambda) = \lambda^T d + \sum_j \max_{l_j \le x_j \le u_j}
+              \big[ w_j U(m_j x_j) - (A^T \lambda)_j x_j \big]
+
+    At the prices of the optimum the bound is the optimum itself, so yesterday's prices tell whether yesterday's
+    allocation still serves today.
+    """
+    cost = problem.matrix.T @ prices
+    best = utility.best_rate(cost / problem.selectivity, problem.weights) / problem.selectivity
+    rates = np.clip(best, problem.lower, problem.upper)
+    worth = problem.weights * utility.of(problem.selectivity * rates)
+    return float(prices @ problem.limits + np.sum(worth - cost * rates))
+
+
+def shrink_to_fit(problem: AllocationProblem, rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """Scale rates down until every constraint holds; None where a minimum stands against it."""
+    clipped = np.clip(rates, 0.0, problem.upper)
+    used = problem.matrix @ clipped
+    over = used > problem.limits * (1.0 + 1e-9) + 1e-9
+    if np.any(problem.limits[over] <= 0):
+        return None
+    factor = float(np.min(problem.limits[over] / used[over])) if np.any(over) else 1.0
+    # Rows with a limit of zero compare rates with each other; scaling all alike keeps them.
+    shrunk = clipped * factor
+    return None if np.any(shrunk < problem.lower * (1.0 - 1e-9)) else shrunk
