@@ -34,8 +34,8 @@ class Allocation:
     cores, input_rows_per_s, output_rows_per_s
         CPU target and the average rates that it makes possible.
     utility, utility_bound
-        Sum of weighted utilities, and a value that no allocation of this graph can exceed; None with several priorities,
-        where the sum is not what is maximised.
+        Sum of weighted utilities, and a value that no allocation of this graph can exceed; None with several
+        priorities, where the sum is not what is maximised.
     weighted_rows_per_s
         Weighted throughput, whatever the utility.
     off
@@ -67,8 +67,8 @@ def allocate(
     utility is a linear programme, the others go through cvxpy (``use_cvxpy`` sends the linear one there too).
 
     ``before`` is a warm start: where the bound from its prices shows that it is still within one in a thousand of the
-    best, it is kept and no targets move. Elements that come out with no rows lose their fixed cost ``b`` and the rest is
-    solved again; this is a heuristic, since ``max(0, a c - b)`` is not concave.
+    best, it is kept and no targets move. Elements that come out with no rows lose their fixed cost ``b`` and the rest
+    is solved again; this is a heuristic, since ``max(0, a c - b)`` is not concave.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def _keep(
     several_levels = len(set(problem.priorities[problem.weights > 0].tolist())) > 1
     if several_levels or before.prices.size != problem.limits.size or set(before.cores) != set(names):
         return None
-    rates = shrink_to_fit(problem, np.array([before.input_rows_per_s[name] for name in names]))
+    rates = shrink_to_fit(graph, problem, np.array([before.input_rows_per_s[name] for name in names]))
     if rates is None:
         return None
     bound = upper_bound(problem, utility, before.prices)

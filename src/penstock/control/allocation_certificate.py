@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.model.graph import ElementGraph, Inputs
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -31,14 +33,17 @@ def upper_bound(problem: AllocationProblem, utility: Utility, prices: NDArray[np
     return float(prices @ problem.limits + np.sum(worth - cost * rates))
 
 
-def shrink_to_fit(problem: AllocationProblem, rates: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Scale rates down until every constraint holds; None where a minimum stands against it."""
-    clipped = np.clip(rates, 0.0, problem.upper)
-    used = problem.matrix @ clipped
-    over = used > problem.limits * (1.0 + 1e-9) + 1e-9
-    if np.any(problem.limits[over] <= 0):
-        return None
-    factor = float(np.min(problem.limits[over] / used[over])) if np.any(over) else 1.0
-    # Rows with a limit of zero compare rates with each other; scaling all alike keeps them.
-    shrunk = clipped * factor
-    return None if np.any(shrunk < problem.lower * (1.0 - 1e-9)) else shrunk
+def shrink_to_fit(
+    graph: ElementGraph, problem: AllocationProblem, rates: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Lower rates until every constraint holds, engine by engine, then from the inputs on; None below a minimum."""
+    fitted = np.clip(rates, 0.0, problem.upper)
+    used = problem.matrix[: problem.engines] @ fitted
+    factor = np.minimum(1.0, problem.limits[: problem.engines] / np.maximum(used, 1e-300))
+    fitted *= factor[[graph.engine_index[element.engine] for element in graph.elements]]
+    for index in graph.order:
+        brought = [problem.selectivity[feeder] * fitted[feeder] for feeder in graph.feeders[index]]
+        brought.extend(graph.stream_rows_per_s[index])
+        joins = graph.elements[index].inputs is Inputs.JOIN
+        fitted[index] = min(fitted[index], min(brought) if joins else sum(brought))
+    return None if np.any(fitted < problem.lower * (1.0 - 1e-6)) else fitted

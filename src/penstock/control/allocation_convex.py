@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import cvxpy as cp
+import cvxpy
 import numpy as np
 
 from penstock.control.allocation_lp import LEVEL_TOLERANCE
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.control.allocation_problem import AllocationProblem
 
+cp: Any = cvxpy  # its functions carry no types
 _SOLVED = (cp.OPTIMAL, cp.OPTIMAL_INACCURATE)
 
 
@@ -84,7 +85,7 @@ def _value(
     return problem.weights[own] @ outputs
 
 
-def _solve(programme: cp.Problem) -> None:
+def _solve(programme: Any) -> None:  # noqa: ANN401 - as above
     with warnings.catch_warnings():
         # An inaccurate answer is accepted here and judged by its duality gap afterwards.
         warnings.filterwarnings("ignore", message="Solution may be inaccurate")

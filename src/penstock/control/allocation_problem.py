@@ -78,11 +78,11 @@ def _constraints(
         engine = graph.engine_index[element.engine]
         limits[engine] -= idle[index] / rows_per_core_s[index]
         entries.append((engine, index, 1.0 / rows_per_core_s[index]))
-    for place, engine in enumerate(graph.engines):
+    for place, each in enumerate(graph.engines):
         if limits[place] < 0:
             raise InfeasibleError(
-                f"the elements on engine {engine.name!r} need {engine.cores - limits[place]:.3g} cores before they take "
-                f"in a row, and it has {engine.cores:.3g}",
+                f"the elements on engine {each.name!r} need {each.cores - limits[place]:.3g} cores before they "
+                f"take in a row, and it has {each.cores:.3g}",
                 ("give it more cores", "move some of its elements"),
             )
     for index in range(len(graph.elements)):
@@ -92,9 +92,7 @@ def _constraints(
     return csr_array((values, (rows, columns)), shape=shape), np.array(limits)
 
 
-def _add_inputs(
-    graph: ElementGraph, index: int, entries: list[tuple[int, int, float]], limits: list[float]
-) -> None:
+def _add_inputs(graph: ElementGraph, index: int, entries: list[tuple[int, int, float]], limits: list[float]) -> None:
     feeders, outside = graph.feeders[index], graph.stream_rows_per_s[index]
     if graph.elements[index].inputs is Inputs.JOIN:
         for feeder in feeders:

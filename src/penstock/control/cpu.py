@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.estimate.compiled import compiled
+from penstock.estimate.compiled import compiled_inline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-@compiled
 def cpu_shares(
     tokens_cores: NDArray[np.float64],
     occupancies: NDArray[np.float64],
@@ -40,29 +39,46 @@ def cpu_shares(
     [0.4, 0.6, 0.0]
     """
     shares = np.zeros(occupancies.size)
-    left = _fill(shares, occupancies, np.minimum(tokens_cores, bounds_cores), cores)
-    if left > 0.0:
-        _fill(shares, occupancies, bounds_cores, left)
+    split_cores(shares, tokens_cores, occupancies, bounds_cores, cores)
     return shares
 
 
-@compiled
+@compiled_inline
+def split_cores(
+    shares: NDArray[np.float64],
+    tokens_cores: NDArray[np.float64],
+    occupancies: NDArray[np.float64],
+    bounds_cores: NDArray[np.float64],
+    cores: float,
+) -> None:
+    """Write the shares of :func:`cpu_shares` into an array of zeros."""
+    left = _fill(shares, occupancies, tokens_cores, bounds_cores, cores)
+    if left > 0.0:
+        _fill(shares, occupancies, bounds_cores, bounds_cores, left)
+
+
+@compiled_inline
 def _fill(
-    shares: NDArray[np.float64], weights: NDArray[np.float64], caps: NDArray[np.float64], available: float
+    shares: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    caps: NDArray[np.float64],
+    other_caps: NDArray[np.float64],
+    available: float,
 ) -> float:
-    """Raise shares in proportion to weights up to their caps; gives what is left over."""
+    """Raise shares in proportion to weights up to the smaller of two caps; gives what is left over."""
     left = available
     for _ in range(shares.size):
         weight = 0.0
         for index in range(shares.size):
-            if shares[index] < caps[index]:
+            if shares[index] < min(caps[index], other_caps[index]):
                 weight += weights[index]
         if weight <= 0.0 or left <= 1e-12:  # noqa: PLR2004 - less than a share that any row could use
             return left
         level = left / weight
         for index in range(shares.size):
-            if shares[index] < caps[index]:
-                added = min(level * weights[index], caps[index] - shares[index])
+            cap = min(caps[index], other_caps[index])
+            if shares[index] < cap:
+                added = min(level * weights[index], cap - shares[index])
                 shares[index] += added
                 left -= added
     return left

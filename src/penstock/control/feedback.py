@@ -40,9 +40,7 @@ def allowed_output(
     >>> allowed_output(reports, {"a": 10.0, "b": 20.0, "c": 20.0}, now_s=100.0, stale_after_s=1.0)
     30.0
     """
-    rates = [
-        _rate(reports.get(reader), target, now_s - stale_after_s) for reader, target in targets_rows_per_s.items()
-    ]
+    rates = [_rate(reports.get(reader), target, now_s - stale_after_s) for reader, target in targets_rows_per_s.items()]
     return max(rates) if rates else None
 
 

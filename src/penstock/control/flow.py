@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from penstock.estimate.compiled import compiled
+from penstock.estimate.compiled import compiled_inline
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.control.lqr import FlowGains
@@ -76,7 +75,7 @@ class FlowLaw:
         return self._state
 
 
-@compiled
+@compiled_inline
 def flow_maximum(
     rate: float,
     deviation: float,
@@ -91,6 +90,7 @@ def flow_maximum(
 
     Examples
     --------
+    >>> import numpy as np
     >>> past, errors = np.zeros(1), np.zeros(1)
     >>> flow_maximum(100.0, 50.0, np.array([0.4]), np.array([0.2]), past, errors)
     80.0
@@ -110,4 +110,4 @@ def flow_maximum(
         past_errors[index] = past_errors[index - 1]
     if mus.size:
         past_errors[0] = maximum - rate
-    return maximum
+    return float(maximum)

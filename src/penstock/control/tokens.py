@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.errors import InvalidSettingError
-from penstock.estimate.compiled import compiled
+from penstock.estimate.compiled import compiled_inline
 
 
-@compiled
+@compiled_inline
 def earn(tokens: float, rate: float, elapsed_s: float, depth: float) -> float:
     """Tokens after some time at a rate, never more than the depth of the bucket."""
     return min(depth, tokens + rate * elapsed_s)
 
 
-@compiled
+@compiled_inline
 def spend(tokens: float, amount: float, depth: float) -> float:
     """Tokens after spending; a row that cost more than expected leaves a debt, never deeper than the bucket."""
     return max(-depth, tokens - amount)

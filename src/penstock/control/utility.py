@@ -24,7 +24,9 @@ class UtilityKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    r"""Increasing and concave in the output rate :math:`r`, with :math:`x = r / s` and :math:`s` the scale:
+    r"""Increasing and concave in the output rate.
+
+    With :math:`r` the rate, :math:`s` the scale and :math:`x = r / s`:
 
     .. math:: U(x) = x, \qquad U(x) = \log(x + 1), \qquad U(x) = 1 - e^{-x}.
 
@@ -56,7 +58,7 @@ class Utility:
         return scaled
 
     def best_rate(self, price: NDArray[np.float64], weight: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Rate at which one more row is worth its price: the largest of ``weight U(r / s) - price r``; may be infinite."""
+        """Rate with the largest ``weight U(r / s) - price r``, which may be infinite."""
         with np.errstate(divide="ignore", invalid="ignore"):
             worth = weight / (price * self.scale_rows_per_s)
             if self.kind is UtilityKind.LOG:

@@ -113,7 +113,9 @@ class ElementGraph:
         for element in self.elements:
             self._check_element(element)
         if not any(element.weight is not None for element in self.elements):
-            raise InvalidGraphError("no element has a weight, so no output counts; give the results a weight above zero")
+            raise InvalidGraphError(
+                "no element has a weight, so no output counts; give the results a weight above zero"
+            )
         self.order  # noqa: B018 - finding the order finds a cycle
 
     def _check_element(self, element: Element) -> None:
@@ -124,20 +126,10 @@ class ElementGraph:
             raise InvalidGraphError(f"element {name!r} reads nothing; name the streams or elements it takes rows from")
         for source in element.reads:
             if source not in self.stream_index and source not in self.element_index:
-                raise InvalidGraphError(f"element {name!r} reads {source!r}, which no element and no input stream produces")
-        if element.weight is not None and not _is_positive(element.weight):
-            raise InvalidGraphError(
-                f"element {name!r} has weight {element.weight}; a weight is above zero, or None for no result"
-            )
-        for what in ("rows_per_core_s", "selectivity"):
-            if not _is_positive(getattr(element, what)):
-                raise InvalidGraphError(f"element {name!r} has {what} {getattr(element, what)}; it must be above zero")
-        if not (math.isfinite(element.idle_rows_per_s) and element.idle_rows_per_s >= 0):
-            raise InvalidGraphError(f"element {name!r} has idle_rows_per_s {element.idle_rows_per_s}, below zero")
-        if not 0 <= element.minimum_accuracy <= 1:
-            raise InvalidGraphError(f"element {name!r} has minimum accuracy {element.minimum_accuracy}, not from 0 to 1")
-        if element.max_cores is not None and not _is_positive(element.max_cores):
-            raise InvalidGraphError(f"element {name!r} may use {element.max_cores} cores; it needs more than zero")
+                raise InvalidGraphError(
+                    f"element {name!r} reads {source!r}, which no element and no input stream produces"
+                )
+        _check_numbers(element)
 
     @cached_property
     def engine_index(self) -> dict[str, int]:
@@ -225,3 +217,20 @@ def _check_names(things: Iterable[Engine | InputStream | Element], what: str) ->
 
 def _is_positive(value: float) -> bool:
     return math.isfinite(value) and value > 0
+
+
+def _check_numbers(element: Element) -> None:
+    name = element.name
+    if element.weight is not None and not _is_positive(element.weight):
+        raise InvalidGraphError(
+            f"element {name!r} has weight {element.weight}; a weight is above zero, or None for no result"
+        )
+    for what in ("rows_per_core_s", "selectivity"):
+        if not _is_positive(getattr(element, what)):
+            raise InvalidGraphError(f"element {name!r} has {what} {getattr(element, what)}; it must be above zero")
+    if not (math.isfinite(element.idle_rows_per_s) and element.idle_rows_per_s >= 0):
+        raise InvalidGraphError(f"element {name!r} has idle_rows_per_s {element.idle_rows_per_s}, below zero")
+    if not 0 <= element.minimum_accuracy <= 1:
+        raise InvalidGraphError(f"element {name!r} has minimum accuracy {element.minimum_accuracy}, not from 0 to 1")
+    if element.max_cores is not None and not _is_positive(element.max_cores):
+        raise InvalidGraphError(f"element {name!r} may use {element.max_cores} cores; it needs more than zero")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.estimate.compiled import compiled
+from penstock.estimate.compiled import compiled_inline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +23,7 @@ _SHIFT_30, _SHIFT_27, _SHIFT_31, _SHIFT_11 = np.uint64(30), np.uint64(27), np.ui
 _TO_UNIT = 2.0**-53
 
 
-@compiled
+@compiled_inline
 def uniform(states: NDArray[np.uint64], index: int) -> float:
     """Next number of one sequence, from 0 to below 1 (splitmix64).
 
@@ -41,13 +41,13 @@ def uniform(states: NDArray[np.uint64], index: int) -> float:
     return float((mixed >> _SHIFT_11) * _TO_UNIT)
 
 
-@compiled
+@compiled_inline
 def exponential(states: NDArray[np.uint64], index: int, mean: float) -> float:
     """Next exponentially distributed number of that mean."""
     return -mean * math.log(1.0 - uniform(states, index))
 
 
-@compiled
+@compiled_inline
 def poisson(states: NDArray[np.uint64], index: int, mean: float) -> int:
     """Next Poisson number of that mean, by inversion; meant for means of a few."""
     left = uniform(states, index)

@@ -1,18 +1,18 @@
 """A graph of two-state elements on engines, row by row in virtual time.
 
-Section VI of "Adaptive control of extreme-scale stream processing systems": for every row that an element takes from its
-buffer it computes for ``T_0`` or ``T_1``, depending on its state, and then puts out ``M`` rows to all of its readers. An
-element executes one row at a time; a core that is free takes the next row from the element that the policy prefers.
+Section VI of "Adaptive control of extreme-scale stream processing systems": for every row that an element takes from
+its buffer it computes for ``T_0`` or ``T_1``, depending on its state, and then puts out ``M`` rows to all its readers.
+An element executes one row at a time; a core that is free takes the next row from the element that the policy prefers.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from penstock.control.cpu import cpu_shares
+from penstock.control.cpu import split_cores
 from penstock.control.flow import flow_maximum
 from penstock.control.tokens import earn, spend
-from penstock.estimate.compiled import compiled, compiled_inline
+from penstock.estimate.compiled import compiled_inline, compiled_lean
 from penstock.sim.chance import exponential, poisson, uniform
 from penstock.sim.kernel import Agenda, schedule, take_next
 from penstock.sim.plant import REPORT_SLOTS, Control, Plant, State, Tally
@@ -29,10 +29,8 @@ def source_priorities(plant: Plant) -> np.ndarray[tuple[int], np.dtype[np.int64]
     return np.repeat([ARRIVAL_SECOND, COMPLETION_FIRST, CONTROL_LAST], [streams, cores, engines])
 
 
-@compiled
-def run_elements(
-    plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, until_s: float, warm_up_s: float
-) -> None:
+@compiled_lean
+def run_elements(plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, until_s: float) -> None:
     """Run a graph from its state to a moment; ``tally`` counts what happens after the warm-up."""
     streams, cores, engines = plant.stream_reader.size, state.core_element.size, plant.cores.size
     for stream in range(streams):
@@ -47,22 +45,21 @@ def run_elements(
             state.dirty_count[0] -= 1
             engine = state.dirty[state.dirty_count[0]]
             state.is_dirty[engine] = False
-            _dispatch(plant, control, state, tally, agenda, engine, now_s, now_s >= warm_up_s)
+            _dispatch(plant, control, state, tally, agenda, engine, now_s)
         source = take_next(agenda)
         if source < 0:
             break
         now_s = agenda.times_s[source]
-        counts = now_s >= warm_up_s
         if source < streams:
             tally.events[0] += 1
-            _arrive(plant, control, state, tally, source, now_s, counts)
+            _arrive(plant, control, state, tally, source, now_s)
             _schedule_arrival(plant, state, agenda, source, now_s)
         elif source < streams + cores:
             tally.events[0] += 1
-            _complete(plant, control, state, tally, source - streams, now_s, counts)
+            _complete(plant, control, state, tally, source - streams, now_s)
         else:
             engine = source - streams - cores
-            _control(plant, control, state, tally, engine, now_s, counts)
+            _control(plant, control, state, tally, engine, now_s)
             _look_again(state, engine)
             schedule(agenda, source, now_s + control.step_s)
 
@@ -86,55 +83,69 @@ def _look_again(state: State, engine: int) -> None:
 @compiled_inline
 def _push(plant: Plant, state: State, element: int, entered_s: float) -> bool:
     capacity = state.waiting.shape[1]
-    if state.count[element] >= capacity:
+    if state.rows[element] >= capacity:
         return False
-    place = state.first[element] + state.count[element]
+    place = state.first[element] + state.rows[element]
     if place >= capacity:
         place -= capacity
     state.waiting[element, place] = entered_s
-    state.count[element] += 1
+    state.rows[element] += 1
     _look_again(state, plant.engine[element])
     return True
 
 
 @compiled_inline
-def _arrive(
-    plant: Plant, control: Control, state: State, tally: Tally, stream: int, now_s: float, counts: bool
-) -> None:
+def _arrive(plant: Plant, control: Control, state: State, tally: Tally, stream: int, now_s: float) -> None:
     element = plant.stream_reader[stream]
     limited = control.policy in (ACES, STATIC_LIMIT)
     if (not limited or state.intake_credit[stream] > 0.0) and _push(plant, state, element, now_s):
         state.intake_credit[stream] -= 1.0
-    elif counts:
+    elif now_s >= control.warm_up_s:
         tally.refused[element] += 1
 
 
 @compiled_inline
-def _has_room(plant: Plant, state: State, element: int, needs_all: bool) -> bool:
-    """Whether all readers of an element have room for a row, or any of them; true for one that nobody reads."""
-    begin, end = plant.readers_of[element], plant.readers_of[element + 1]
+def _may_send(plant: Plant, control: Control, state: State, element: int) -> bool:
+    """Whether a row may go out: min-flow needs room with every reader, max-flow with some, the others need none."""
+    min_flow = control.policy in (LOCK_STEP, BACKPRESSURE)
+    if not min_flow and control.policy != ACES:
+        return True
     capacity = state.waiting.shape[1]
-    for edge in range(begin, end):
-        has_room = state.count[plant.reader[edge]] < capacity
-        if has_room != needs_all:
+    for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
+        has_room = state.rows[plant.reader[edge]] < capacity
+        if has_room != min_flow:
             return bool(has_room)
-    return needs_all or begin == end
+    return bool(min_flow)
 
 
 @compiled_inline
 def _may_run(plant: Plant, control: Control, state: State, element: int) -> bool:
-    if state.count[element] == 0 or state.running[element] > 0:
+    if state.rows[element] == 0 or state.running[element] > 0:
         return False
     if state.held[element] > 0:
         return False
     if control.policy == ACES and plant.readers_of[element] < plant.readers_of[element + 1]:
-        return bool(state.output_credit[element] > 0.0)
+        return bool(state.output_credit[element] > 0.0 or _some_reader_is_low(plant, control, state, element))
     return True
 
 
 @compiled_inline
+def _some_reader_is_low(plant: Plant, control: Control, state: State, element: int) -> bool:
+    """Whether a reader is below its target, of at least one row: it takes a row, however small its last report.
+
+    Without this a buffer of a few rows runs dry between two reports, and rates in fractions of a row stop elements that
+    have work and room.
+    """
+    target = max(1.0, control.target_share * control.buffer_rows)
+    for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
+        if state.rows[plant.reader[edge]] < target:
+            return True
+    return False
+
+
+@compiled_inline
 def _dispatch(
-    plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, engine: int, now_s: float, counts: bool
+    plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, engine: int, now_s: float
 ) -> None:
     """Give every free core of an engine the row that the policy prefers."""
     preference = state.credit if control.policy == ACES else state.tokens
@@ -149,7 +160,7 @@ def _dispatch(
                 best = element
         if best < 0:
             return
-        _start(plant, control, state, tally, agenda, core, best, now_s, counts)
+        _start(plant, control, state, tally, agenda, core, best, now_s)
 
 
 @compiled_inline
@@ -162,12 +173,11 @@ def _start(
     core: int,
     element: int,
     now_s: float,
-    counts: bool,
 ) -> None:
     first = state.first[element]
     state.core_entered_s[core] = state.waiting[element, first]
     state.first[element] = first + 1 if first + 1 < state.waiting.shape[1] else 0
-    state.count[element] -= 1
+    state.rows[element] -= 1
     state.running[element] += 1
     cost_s = _row_cost(plant, control, state, element, now_s)
     state.core_element[core] = element
@@ -177,7 +187,9 @@ def _start(
     for place in range(plant.feeders_of[element], plant.feeders_of[element + 1]):
         feeder = plant.sender[plant.feeding_edge[place]]
         if state.held[feeder] > 0:
-            _flush(plant, control, state, tally, feeder, counts)
+            _flush(plant, control, state, tally, feeder, now_s)
+        elif control.policy == ACES:
+            _look_again(state, plant.engine[feeder])
 
 
 @compiled_inline
@@ -192,9 +204,7 @@ def _row_cost(plant: Plant, control: Control, state: State, element: int, now_s:
 
 
 @compiled_inline
-def _complete(
-    plant: Plant, control: Control, state: State, tally: Tally, core: int, now_s: float, counts: bool
-) -> None:
+def _complete(plant: Plant, control: Control, state: State, tally: Tally, core: int, now_s: float) -> None:
     element, cost_s = state.core_element[core], state.core_cost_s[core]
     state.core_element[core] = -1
     state.running[element] -= 1
@@ -204,20 +214,18 @@ def _complete(
     state.credit[element] = spend(state.credit[element], cost_s, control.bucket_s)
     _look_again(state, plant.engine[element])
     produced = poisson(state.chances, element, plant.selectivity[element])
-    if counts:
-        _count_row(plant, state, tally, element, produced, cost_s, now_s - state.core_entered_s[core])
+    if now_s >= control.warm_up_s:
+        _count_row(plant, tally, element, produced, cost_s, now_s - state.core_entered_s[core])
     if plant.readers_of[element] == plant.readers_of[element + 1] or produced == 0:
         return
     state.output_credit[element] -= produced
     state.held[element] = produced
     state.held_since_s[element] = state.core_entered_s[core]
-    _flush(plant, control, state, tally, element, counts)
+    _flush(plant, control, state, tally, element, now_s)
 
 
 @compiled_inline
-def _count_row(
-    plant: Plant, state: State, tally: Tally, element: int, produced: int, cost_s: float, latency_s: float
-) -> None:
+def _count_row(plant: Plant, tally: Tally, element: int, produced: int, cost_s: float, latency_s: float) -> None:
     tally.processed[element] += 1
     tally.busy_s[element] += cost_s
     if plant.weight[element] > 0.0:
@@ -227,17 +235,11 @@ def _count_row(
 
 
 @compiled_inline
-def _flush(plant: Plant, control: Control, state: State, tally: Tally, element: int, counts: bool) -> None:
-    """Send the rows that an element holds, as far as its policy lets it.
-
-    Min-flow waits for room with every reader, max-flow for room with some reader, and the others wait for nobody; where
-    a reader has no room the row is lost to it.
-    """
-    min_flow = control.policy in (LOCK_STEP, BACKPRESSURE)
-    waits = min_flow or control.policy == ACES
-    while state.held[element] > 0 and (not waits or _has_room(plant, state, element, min_flow)):
+def _flush(plant: Plant, control: Control, state: State, tally: Tally, element: int, now_s: float) -> None:
+    """Send the rows that an element holds, as far as its policy lets it; a reader without room loses the row."""
+    while state.held[element] > 0 and _may_send(plant, control, state, element):
         for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
-            if not _push(plant, state, plant.reader[edge], state.held_since_s[element]) and counts:
+            if not _push(plant, state, plant.reader[edge], state.held_since_s[element]) and now_s >= control.warm_up_s:
                 tally.lost[plant.reader[edge]] += 1
         state.held[element] -= 1
     if state.held[element] == 0:
@@ -245,23 +247,21 @@ def _flush(plant: Plant, control: Control, state: State, tally: Tally, element: 
 
 
 @compiled_inline
-def _control(
-    plant: Plant, control: Control, state: State, tally: Tally, engine: int, now_s: float, counts: bool
-) -> None:
+def _control(plant: Plant, control: Control, state: State, tally: Tally, engine: int, now_s: float) -> None:
     """One step of an engine's control: tokens for all policies, Eq. 7 and 8 for ACES."""
     step_s = control.step_s
     begin, end = plant.members_of[engine], plant.members_of[engine + 1]
     for place in range(begin, end):
         element = plant.member[place]
         state.tokens[element] = earn(state.tokens[element], plant.target_cores[element], step_s, control.bucket_s)
-        if counts:
-            tally.occupancy_row_s[element] += state.count[element] * step_s
+        if now_s >= control.warm_up_s:
+            tally.occupancy_row_s[element] += state.rows[element] * step_s
     if control.policy == ACES:
         _control_aces(plant, control, state, engine, now_s)
     if control.policy in (ACES, STATIC_LIMIT):
-        for stream in range(plant.stream_reader.size):
-            element = plant.stream_reader[stream]
-            if plant.engine[element] == engine:
+        for place in range(begin, end):
+            element = plant.member[place]
+            for stream in range(plant.streams_of[element], plant.streams_of[element + 1]):
                 rate = state.intake_rows_per_s[element]
                 if control.policy == STATIC_LIMIT:
                     rate = plant.stream_limit_rows_per_s[stream]
@@ -272,16 +272,18 @@ def _control(
 def _control_aces(plant: Plant, control: Control, state: State, engine: int, now_s: float) -> None:
     begin, end = plant.members_of[engine], plant.members_of[engine + 1]
     members, step_s = end - begin, control.step_s
-    tokens, occupancies, bounds = np.zeros(members), np.zeros(members), np.zeros(members)
-    allowed = np.zeros(members)
+    shares, tokens = state.scratch[0, :members], state.scratch[1, :members]
+    occupancies, bounds = state.scratch[2, :members], state.scratch[3, :members]
+    allowed = state.scratch[4, :members]
+    shares[:] = 0.0
     for place in range(members):
         element = plant.member[begin + place]
         allowed[place] = allowed_output_rows_per_s(plant, control, state, element, now_s)
         tokens[place] = max(0.0, state.tokens[element]) / step_s
-        occupancies[place] = state.count[element]
+        occupancies[place] = state.rows[element]
         rows_per_s = allowed[place] / plant.selectivity[element]
         bounds[place] = min(1.0, rows_per_s * state.row_cost_s[element])
-    shares = cpu_shares(tokens, occupancies, bounds, float(plant.cores[engine]))
+    split_cores(shares, tokens, occupancies, bounds, float(plant.cores[engine]))
     for place in range(members):
         element = plant.member[begin + place]
         earned_s = shares[place] * step_s
@@ -289,8 +291,10 @@ def _control_aces(plant: Plant, control: Control, state: State, engine: int, now
         if plant.readers_of[element] < plant.readers_of[element + 1]:
             rows = allowed[place] * step_s
             state.output_credit[element] = min(state.output_credit[element] + rows, max(1.0, rows))
+        # What it could process now, no more than its readers let it: else its buffer would settle above the target.
         rate = max(shares[place], plant.target_cores[element]) / state.row_cost_s[element]
-        deviation = state.count[element] - control.target_share * control.buffer_rows
+        rate = min(rate, allowed[place] / plant.selectivity[element])
+        deviation = state.rows[element] - control.target_share * control.buffer_rows
         maximum = flow_maximum(
             rate * step_s, deviation, control.lambdas, control.mus,
             state.past_deviations[element], state.past_errors[element],

@@ -7,12 +7,14 @@ the order in which they were scheduled, so that equal times never depend on chan
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from penstock.estimate.compiled import compiled
+from penstock.estimate.compiled import compiled_inline
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SIZE, NEXT_SEQUENCE = 0, 1
 
@@ -35,7 +37,7 @@ def new_agenda(priorities: NDArray[np.int64]) -> Agenda:
     )
 
 
-@compiled
+@compiled_inline
 def comes_before(agenda: Agenda, first: int, second: int) -> bool:
     """Whether the event of one source comes before that of another."""
     times_s, priorities, sequences = agenda.times_s, agenda.priorities, agenda.sequences
@@ -46,7 +48,7 @@ def comes_before(agenda: Agenda, first: int, second: int) -> bool:
     return bool(sequences[first] < sequences[second])
 
 
-@compiled
+@compiled_inline
 def schedule(agenda: Agenda, source: int, time_s: float) -> None:
     """Put the next event of a source, which must have none ahead, into the heap.
 
@@ -72,7 +74,7 @@ def schedule(agenda: Agenda, source: int, time_s: float) -> None:
     agenda.heap[place] = source
 
 
-@compiled
+@compiled_inline
 def take_next(agenda: Agenda) -> int:
     """Take the source whose event is next out of the heap, or -1 where there is none."""
     size = agenda.counters[SIZE]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Policy(IntEnum):
@@ -24,8 +26,8 @@ class Policy(IntEnum):
         As in Spark with ``maxOffsetsPerTrigger``: the ingress reads at most a fixed rate, topics in between hold
         everything, cores are shared equally.
 
-    Those with targets (the first three) take them from the same allocation, and all of them give a core that one element
-    cannot use to another one of its engine.
+    Those with targets (the first three) take them from the same allocation, and all of them give a core that one
+    element cannot use to another one of its engine.
     """
 
     ACES = 0
@@ -61,6 +63,7 @@ class Plant(NamedTuple):
     members_of: NDArray[np.int64]
     member: NDArray[np.int64]
     cores: NDArray[np.int64]
+    streams_of: NDArray[np.int64]
     stream_reader: NDArray[np.int64]
     stream_rows_per_s: NDArray[np.float64]
     stream_limit_rows_per_s: NDArray[np.float64]
@@ -83,6 +86,8 @@ class Control(NamedTuple):
         Reports to feeders: how late, how many are lost, and after how long without one the target stands in.
     counts_cpu_time
         Whether the two states of an element pass with its CPU time; with the clock otherwise.
+    warm_up_s
+        Nothing is counted before.
     """
 
     policy: int
@@ -94,16 +99,17 @@ class Control(NamedTuple):
     loss_share: float
     stale_after_s: float
     counts_cpu_time: bool
+    warm_up_s: float
     lambdas: NDArray[np.float64]
     mus: NDArray[np.float64]
 
 
 class State(NamedTuple):
-    """What changes in a run; ``waiting`` is a ring of the moments at which the rows in each buffer entered the system."""
+    """What changes in a run; ``waiting`` has, for each buffer, a ring of the moments at which its rows came in."""
 
     waiting: NDArray[np.float64]
     first: NDArray[np.int64]
-    count: NDArray[np.int64]
+    rows: NDArray[np.int64]
     held: NDArray[np.int64]
     held_since_s: NDArray[np.float64]
     running: NDArray[np.int64]
@@ -130,6 +136,7 @@ class State(NamedTuple):
     dirty_count: NDArray[np.int64]
     chances: NDArray[np.uint64]
     stream_chances: NDArray[np.uint64]
+    scratch: NDArray[np.float64]
 
 
 class Tally(NamedTuple):
@@ -151,8 +158,17 @@ REPORT_SLOTS = 8
 
 def new_tally(elements: int) -> Tally:
     """An empty tally."""
-    whole, real = (lambda: np.zeros(elements, np.int64)), (lambda: np.zeros(elements))
-    return Tally(whole(), whole(), real(), real(), whole(), whole(), real(), real(), np.zeros(1, np.int64))
+    return Tally(
+        processed=np.zeros(elements, np.int64),
+        put_out=np.zeros(elements, np.int64),
+        latency_s=np.zeros(elements),
+        latency_square_s2=np.zeros(elements),
+        lost=np.zeros(elements, np.int64),
+        refused=np.zeros(elements, np.int64),
+        busy_s=np.zeros(elements),
+        occupancy_row_s=np.zeros(elements),
+        events=np.zeros(1, np.int64),
+    )
 
 
 def new_state(plant: Plant, control: Control, seed: int, *, initial_rows: NDArray[np.int64] | None = None) -> State:
@@ -168,7 +184,7 @@ def new_state(plant: Plant, control: Control, seed: int, *, initial_rows: NDArra
     return State(
         waiting=waiting,
         first=np.zeros(elements, np.int64),
-        count=np.zeros(elements, np.int64) if initial_rows is None else initial_rows.astype(np.int64),
+        rows=np.zeros(elements, np.int64) if initial_rows is None else initial_rows.astype(np.int64),
         held=np.zeros(elements, np.int64),
         held_since_s=np.zeros(elements),
         running=np.zeros(elements, np.int64),
@@ -195,4 +211,5 @@ def new_state(plant: Plant, control: Control, seed: int, *, initial_rows: NDArra
         dirty_count=np.zeros(1, np.int64),
         chances=generator.integers(0, 2**63, elements, dtype=np.uint64),
         stream_chances=generator.integers(0, 2**63, streams, dtype=np.uint64),
+        scratch=np.zeros((5, max(1, int(np.diff(plant.members_of).max())))),
     )

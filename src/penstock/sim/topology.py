@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -129,7 +130,7 @@ def _draw_layers(shape: TopologyShape) -> list[list[int]]:
 def _draw_edges(shape: TopologyShape, layers: list[list[int]], generator: np.random.Generator) -> list[list[int]]:
     feeders: list[list[int]] = [[] for _ in range(shape.elements)]
     readers = np.zeros(shape.elements, np.int64)
-    for before, layer in zip(layers, layers[1:], strict=False):
+    for before, layer in pairwise(layers):
         parents = list(generator.permutation(before))
         for place, index in enumerate(generator.permutation(layer)):
             parent = parents[place] if place < len(parents) else _sibling(before, readers, shape, generator)
