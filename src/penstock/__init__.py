@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock import uncaught
 from penstock.model.goal import Goal
 
 if TYPE_CHECKING:
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = ["Goal", "Penstock", "__version__", "attach"]
+
+uncaught.install()
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the module protocol

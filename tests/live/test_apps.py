@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Attach = Callable[..., Penstock]
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
-EMBEDDED = ["mentions", *(pytest.param(name, marks=pytest.mark.slow) for name in APPS if name != "mentions")]
+EMBEDDED = list(APPS)
 RATES = {"taxi-drives": 300, "knn": 500, "mentions": 100, "word-count": 1_000, "click-fraud": 1_000}
 
 
@@ -50,6 +50,7 @@ def run(
     return {row.query: row for row in figures}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EMBEDDED)
 def test_applications_run_on_the_embedded_source(
     spark: SparkSession, attach: Attach, tmp_path: Path, name: str
@@ -61,7 +62,7 @@ def test_applications_run_on_the_embedded_source(
     streams: list[Stream] = [
         EmbeddedStream(profile, time.time(), app.content, seed) for seed, _ in enumerate(app.topics, start=1)
     ]
-    figures = run(spark, name, streams, tmp_path, pen=attach(), seconds=8)
+    figures = run(spark, name, streams, tmp_path, pen=attach(), seconds=20)
     assert len(figures) == {"taxi-drives": 3, "knn": 2}.get(name, 1)
     for row in figures.values():
         assert row.read_rows > 0

@@ -154,6 +154,7 @@ def test_a_batch_frame_gets_weights_of_one(spark: SparkSession, attach: Callable
     assert guarded.agg(fn.sum("weight"), fn.count("*")).collect()[0][:] == (100.0, 100)
 
 
+@pytest.mark.slow
 def test_the_minimum_accuracy_is_never_broken(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
     """Under an overload that would ask for far less, every batch is told the minimum accuracy or more."""
     pen = attach(settings={"admission.first_batch_rows": 200})

@@ -156,6 +156,7 @@ def _errors(looks: list[tuple[float, float, float]], tally: LoadTally, began_s: 
     return np.array(errors)
 
 
+@pytest.mark.slow
 def test_kafkas_own_tool_sees_the_lag(spark: SparkSession, attach: Attach, kafka: Cluster, tmp_path: Path) -> None:
     """Offsets committed to a group are what Kafka's consumer-group tool shows, and what Penstock says of the lag."""
     topic = new_topic(kafka, 10_000)

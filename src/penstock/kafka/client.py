@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,6 +75,7 @@ class KafkaClient:
             # Without this a broker that comes back is tried again after ten seconds only.
             "reconnect.backoff.max.ms": 1000,
         }
+        self._asking = threading.Lock()
         self._admin = AdminClient(settings)
 
     def brokers(self) -> list[int]:
@@ -155,7 +157,9 @@ class KafkaClient:
         deadline_s = time.monotonic() + self.timeout_s
         while True:
             try:
-                return ask()
+                # One at a time: commits have a thread of their own, and the library's answers are not made for several.
+                with self._asking:
+                    return ask()
             except _NotYetError:
                 if time.monotonic() > deadline_s:
                     raise

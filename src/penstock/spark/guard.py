@@ -97,11 +97,11 @@ def control_values(spark: SparkSession) -> tuple[Column, Column, Column]:
     def read(_: int) -> list[float]:
         context = TaskContext.get()
         if context is None:
-            return [1.0, 1.0, NEVER_LATE_S]
+            return [1.0, _SMALLEST_SHARE, NEVER_LATE_S]
         keep, floor, late = (context.getLocalProperty(name) for name in (KEEP_PROPERTY, FLOOR_PROPERTY, LATE_PROPERTY))
         batch_id = int(context.getLocalProperty(BATCH_ID_PROPERTY) or 0)
         told = KeepSchedule.from_text(keep).fraction_at(batch_id) if keep else 1.0
-        return [told, float(floor or 1.0), float(late or NEVER_LATE_S)]
+        return [told, float(floor or _SMALLEST_SHARE), float(late or NEVER_LATE_S)]
 
     # Without this Spark would run it once, when the query is optimised, and never again. All three columns are the same
     # subquery, so that Spark runs it once a batch.
