@@ -42,7 +42,7 @@ _CORES = 2
 # What is left to the engine's planning, the broker and the load itself, which run on the same cores.
 _USABLE_SHARE = 0.9
 _PARTITIONS = 2
-_CALIBRATION_ROWS = 500
+_CALIBRATION_ROWS = 2000
 _CALIBRATION_S = 24.0
 _PLAN_PERIOD_S = 6.0
 _SEND_LONGER_S = 3.0

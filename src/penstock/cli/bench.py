@@ -183,7 +183,7 @@ def kafka(
 @app.command()
 def fanout(
     shape: Annotated[str, typer.Option(help="Graph of queries: 'fanout' or 'chain'.")] = "fanout",
-    load: Annotated[float, typer.Option(min=0.5, max=20, help="Load in multiples of what all queries can do.")] = 4.0,
+    load: Annotated[float, typer.Option(min=0.5, max=20, help="Load in multiples of what all queries can do.")] = 6.0,
     seconds: Annotated[float, typer.Option(min=5, max=3600, help="Seconds that count, of each run.")] = 15.0,
     settle: Annotated[float, typer.Option(min=0, max=600, help="Seconds before that, which do not count.")] = 8.0,
     rounds: Annotated[int, typer.Option(min=1, max=99, help="How often each mode has its turn.")] = 2,

@@ -77,7 +77,8 @@ def _fill(
         level = left / weight
         for index in range(shares.size):
             cap = min(caps[index], other_caps[index])
-            if shares[index] < cap:
+            # An empty buffer beside one with next to nothing would get infinity times zero.
+            if shares[index] < cap and weights[index] > 0.0:
                 added = min(level * weights[index], cap - shares[index])
                 shares[index] += added
                 left -= added

@@ -75,6 +75,9 @@ class AcesExperiment:
     utility: Utility = field(default_factory=lambda: Utility(UtilityKind.LOG))
     allocation_error: float = 0.0
     step_s: float = 0.01
+    mode: int = 0
+    target_share: float = 0.5
+    horizon: float = 0.0
     delay_steps: int = 1
     effort: float = 4.0
     delay_s: float = 0.002
@@ -174,7 +177,8 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
     control = Control(
         policy=int(policy),
         buffer_rows=TOPIC_ROWS if policy is Policy.STATIC_LIMIT else experiment.buffer_rows,
-        target_share=0.5,
+        target_rows=_target_rows(experiment),
+        mode=experiment.mode,
         step_s=experiment.step_s,
         bucket_s=1.0,
         delay_s=experiment.delay_s,
@@ -190,6 +194,11 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
     state = new_state(plant, control, seed)
     run_elements(plant, control, state, tally, agenda, experiment.duration_s)
     return tally
+
+
+def _target_rows(experiment: AcesExperiment) -> float:
+    reached = (experiment.step_s + experiment.delay_s) / experiment.shape.fast_s * experiment.horizon
+    return max(1.0, experiment.target_share * experiment.buffer_rows, min(experiment.buffer_rows, reached))
 
 
 def _disturbed(allocation: Allocation, error: float, seed: int) -> Targets:

@@ -97,8 +97,10 @@ def _push(plant: Plant, state: State, element: int, entered_s: float) -> bool:
 @compiled_inline
 def _arrive(plant: Plant, control: Control, state: State, tally: Tally, stream: int, now_s: float) -> None:
     element = plant.stream_reader[stream]
-    limited = control.policy in (ACES, STATIC_LIMIT)
-    if (not limited or state.intake_credit[stream] > 0.0) and _push(plant, state, element, now_s):
+    limited = control.policy in (ACES, STATIC_LIMIT) and state.intake_credit[stream] <= 0.0
+    if limited and control.policy == ACES and control.mode >= 10:
+        limited = state.rows[element] >= control.target_rows
+    if not limited and _push(plant, state, element, now_s):
         state.intake_credit[stream] -= 1.0
     elif now_s >= control.warm_up_s:
         tally.refused[element] += 1
@@ -136,7 +138,7 @@ def _some_reader_is_low(plant: Plant, control: Control, state: State, element: i
     Without this a buffer of a few rows runs dry between two reports, and rates in fractions of a row stop elements that
     have work and room.
     """
-    target = max(1.0, control.target_share * control.buffer_rows)
+    target = control.target_rows
     for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
         if state.rows[plant.reader[edge]] < target:
             return True
@@ -148,16 +150,41 @@ def _dispatch(
     plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, engine: int, now_s: float
 ) -> None:
     """Give every free core of an engine the row that the policy prefers."""
-    preference = state.credit if control.policy == ACES else state.tokens
+    mode = control.mode % 10
     for core in range(state.first_core[engine], state.first_core[engine + 1]):
         if state.core_element[core] >= 0:
             continue
         best = -1
+        best_value = 0.0
         for place in range(plant.members_of[engine], plant.members_of[engine + 1]):
             element = plant.member[place]
-            better = best < 0 or preference[element] > preference[best]
-            if better and _may_run(plant, control, state, element):
+            if control.policy != ACES or mode == 1:
+                value = state.tokens[element]
+            elif mode == 0:
+                value = state.credit[element]
+            elif mode == 2:
+                value = float(state.rows[element])
+                if state.tokens[element] > 0.0:
+                    value += 1e6
+            elif mode == 3:
+                value = state.tokens[element] + 0.05 * state.rows[element] / control.buffer_rows
+            elif mode == 4:
+                value = plant.worth[element]
+                if state.tokens[element] > 0.0:
+                    value = 1e6 + state.tokens[element]
+            elif mode == 5:
+                value = plant.worth[element]
+                if state.tokens[element] > 0.0:
+                    value += 1e6
+            elif mode == 6:
+                value = plant.worth[element]
+            elif mode == 7:
+                value = plant.worth[element] * (state.rows[element] + 1.0)
+            else:
+                value = state.tokens[element] / plant.target_cores[element]
+            if (best < 0 or value > best_value) and _may_run(plant, control, state, element):
                 best = element
+                best_value = value
         if best < 0:
             return
         _start(plant, control, state, tally, agenda, core, best, now_s)
@@ -294,7 +321,7 @@ def _control_aces(plant: Plant, control: Control, state: State, engine: int, now
         # What it could process now, no more than its readers let it: else its buffer would settle above the target.
         rate = max(shares[place], plant.target_cores[element]) / state.row_cost_s[element]
         rate = min(rate, allowed[place] / plant.selectivity[element])
-        deviation = state.rows[element] - control.target_share * control.buffer_rows
+        deviation = state.rows[element] - control.target_rows
         maximum = flow_maximum(
             rate * step_s, deviation, control.lambdas, control.mus,
             state.past_deviations[element], state.past_errors[element],

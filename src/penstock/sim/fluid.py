@@ -26,17 +26,30 @@ if TYPE_CHECKING:
 STEP_S = 0.1
 SETTLED_WITHIN = 0.05
 _MEASURED_SHARE = 0.2
+_CLEARLY = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Where one buffer ended up: ``settled``, ``starved`` or ``overrun``, and a sentence why."""
+    """Where one buffer ended up, with averages over the time that was judged, and a sentence why.
+
+    ``settled``
+        Within 5 % of its target.
+    ``starved``
+        Below it, and its inputs bring less than it asked for.
+    ``overrun``
+        Above it, and its inputs bring more than it asked for, since a faster reader of theirs asks for more.
+    ``unsettled``
+        Neither of these: its control failed.
+    """
 
     element: str
     outcome: str
     buffer_rows: float
     brought_rows_per_s: float
+    asked_rows_per_s: float
     able_rows_per_s: float
+    processed_rows_per_s: float
     reason: str
 
 
@@ -68,17 +81,20 @@ class FluidGraph:
         self._now_s = 0.0
         self._brought = np.zeros(len(graph.elements))
         self._able = np.zeros(len(graph.elements))
+        self._asked = np.zeros(len(graph.elements))
+        self._processed = np.zeros(len(graph.elements))
 
     def run(self, steps: int) -> list[Verdict]:
         """Run and judge the last fifth of the steps."""
         measured = max(1, int(_MEASURED_SHARE * steps))
-        sums = np.zeros((3, self._buffers.size))
+        sums = np.zeros((5, self._buffers.size))
         for step in range(steps):
+            asked = self._asked
             self._step()
             if step >= steps - measured:
-                sums += [self._buffers, self._brought, self._able]
-        buffers, brought, able = sums / measured
-        return [self._judge(index, buffers[index], brought[index], able[index]) for index in range(buffers.size)]
+                sums += [self._buffers, self._brought, asked, self._able, self._processed]
+        means = sums / measured
+        return [self._judge(index, *(float(mean) for mean in means[:, index])) for index in range(means.shape[1])]
 
     def _allowed(self, index: int) -> float:
         targets = {
@@ -105,6 +121,7 @@ class FluidGraph:
             shares[members] = cpu_shares(tokens, self._buffers[members] + 1e-3, bounds[members], engine.cores)
         self._able = shares * np.array([element.rows_per_core_s for element in elements])
         processed = np.minimum(self._buffers, self._able * STEP_S)
+        self._processed = processed / STEP_S
         self._deliver(processed)
         self._report()
 
@@ -124,28 +141,33 @@ class FluidGraph:
 
     def _report(self) -> None:
         self._now_s += STEP_S
+        self._asked = np.zeros(len(self._graph.elements))
         for index, element in enumerate(self._graph.elements):
             law = self._laws[index]
-            maximum = law.maximum(
-                rate=self._able[index] * STEP_S, buffer=self._buffers[index], target=self._capacity / 2
-            )
+            # At least what its target gives: a core that serves another element in this step will come back, and a
+            # report of nothing meanwhile would stop the feeders, which take that core in turn, for ever.
+            rate = min(max(self._able[index], self._targets[element.name]), self._allowed(index) / element.selectivity)
+            maximum = law.maximum(rate=rate * STEP_S, buffer=self._buffers[index], target=self._capacity / 2)
             law.granted(maximum)
+            self._asked[index] = maximum / STEP_S
             self._reports[element.name] = ReaderReport(maximum / STEP_S * self._parts[index], self._now_s)
 
-    def _judge(self, index: int, buffer: float, brought: float, able: float) -> Verdict:
+    def _judge(
+        self, index: int, buffer: float, brought: float, asked: float, able: float, processed: float
+    ) -> Verdict:
         element, target = self._graph.elements[index], self._capacity / 2
+        inputs = f"{' and '.join(element.reads)} bring {brought:.3g} rows/s"
+        others = self._siblings(index)
         if abs(buffer - target) <= SETTLED_WITHIN * target:
             outcome, reason = "settled", f"{buffer:.3g} rows wait, within 5 % of {target:.3g}"
-        elif buffer < target:
-            outcome = "starved"
-            reason = f"{' and '.join(element.reads)} bring {brought:.3g} rows/s, and it would take more"
+        elif buffer < target and brought < asked * (1.0 - _CLEARLY):
+            outcome, reason = "starved", f"{inputs}, and it asks for {asked:.3g}"
+        elif buffer > target and brought > asked * (1.0 + _CLEARLY) and others:
+            outcome, reason = "overrun", f"{inputs}, following the faster {' and '.join(others)}"
         else:
-            outcome = "overrun"
-            others = self._siblings(index)
-            reason = f"{' and '.join(element.reads)} bring {brought:.3g} rows/s" + (
-                f", following the faster {' and '.join(others)}" if others else f", more than its {able:.3g} rows/s"
-            )
-        return Verdict(element.name, outcome, buffer, brought, able, f"{element.name} is {outcome}: {reason}")
+            outcome, reason = "unsettled", f"{buffer:.3g} rows wait, though {inputs} and it asks for {asked:.3g}"
+        text = f"{element.name} is {outcome}: {reason}"
+        return Verdict(element.name, outcome, buffer, brought, asked, able, processed, text)
 
     def _siblings(self, index: int) -> list[str]:
         found = {reader for feeder in self._graph.feeders[index] for reader in self._graph.readers[feeder]} - {index}

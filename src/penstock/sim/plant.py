@@ -54,6 +54,7 @@ class Plant(NamedTuple):
     weight: NDArray[np.float64]
     target_cores: NDArray[np.float64]
     target_rows_per_s: NDArray[np.float64]
+    worth: NDArray[np.float64]
     readers_of: NDArray[np.int64]
     reader: NDArray[np.int64]
     feeders_of: NDArray[np.int64]
@@ -76,8 +77,8 @@ class Control(NamedTuple):
     ----------
     buffer_rows
         ``B``, of every element.
-    target_share
-        ``b_0 / B``.
+    target_rows
+        ``b_0``.
     step_s
         Time between two steps of an engine's control.
     bucket_s
@@ -92,7 +93,8 @@ class Control(NamedTuple):
 
     policy: int
     buffer_rows: int
-    target_share: float
+    target_rows: float
+    mode: int
     step_s: float
     bucket_s: float
     delay_s: float
