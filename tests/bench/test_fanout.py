@@ -6,7 +6,7 @@ import pytest
 
 from penstock.apps.stage_run import StageBatch
 from penstock.apps.stages import CHAIN, FANOUT, SHAPES, StageTopics, shape_named
-from penstock.bench.fanout import ACES, MODES, Fanout, StageFigures, rows_per_core_s, stage_figures
+from penstock.bench.fanout import ACES, MODES, Fanout, StageFigures, rows_per_core_s, stage_figures, states_of
 from penstock.errors import PenstockError
 
 
@@ -69,3 +69,12 @@ def test_unknown_shape_names_the_known_ones() -> None:
 def test_topics_of_two_runs_differ() -> None:
     """No run reads what another one left."""
     assert StageTopics("b", "aces-1").of("rows") != StageTopics("b", "aces-2").of("rows")
+
+
+def test_states_come_from_the_later_half() -> None:
+    """A stage that alternates between cheap and dear batches has these two states; its warm-up does not count."""
+    costs_s = [50.0] * 8 + [1.0, 1.0, 4.0, 4.0] * 2
+    done = [StageBatch("fast", float(place), 1.0, 100, 0.0, cost, None) for place, cost in enumerate(costs_s)]
+    found = states_of("fast", done)
+    assert (found.fast_s, found.slow_s) == pytest.approx((0.01, 0.04))
+    assert found.slow_share == pytest.approx(0.8)

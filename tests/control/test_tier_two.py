@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.cpu import cpu_shares
+from penstock.control.cpu import LEAST_WEIGHT, cpu_shares
 from penstock.control.feedback import ReaderReport, allowed_output, smallest_output
 from penstock.control.flow import FlowLaw, flow_maximum
 from penstock.control.lqr import flow_gains
@@ -27,7 +27,7 @@ def test_shares_hold_their_bounds(members: list[tuple[float, float, float]], cor
     assert np.all(shares >= 0)
     assert np.all(shares <= bounds + 1e-9)
     assert shares.sum() <= cores + 1e-9
-    usable = bounds[occupancies > 0].sum()
+    usable = bounds[occupancies > LEAST_WEIGHT].sum()
     assert shares.sum() == pytest.approx(min(cores, usable), abs=1e-6)
 
 

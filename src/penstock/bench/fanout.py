@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,9 +29,10 @@ from penstock.kafka.load import run_load
 from penstock.kafka.load_sinks import KafkaTarget
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import PlainContent
+from penstock.sim.calibration import TwoStates, fit_two_states
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -83,6 +84,7 @@ class Fanout:
     capacity_rows_per_s: float
     load_rows_per_s: float
     figures: tuple[StageFigures, ...]
+    states: Mapping[str, TwoStates] = field(default_factory=dict)
 
     def weighted_rows_per_s(self, mode: str) -> list[float]:
         """Weighted throughput of a mode in each round."""
@@ -114,6 +116,15 @@ class Fanout:
             },
             "gain_over": {mode: round(self.gain_over(mode), 4) for mode in MODES if mode != ACES},
             "is_met": self.is_met,
+            "states": {
+                stage: {
+                    "fast_ms": round(1000 * found.fast_s, 5),
+                    "slow_ms": round(1000 * found.slow_s, 5),
+                    "slow_share": round(found.slow_share, 3),
+                    "burstiness_rows": round(found.burstiness_rows, 1),
+                }
+                for stage, found in self.states.items()
+            },
             "rows": [each.to_dict() for each in self.figures],
         }
 
@@ -134,7 +145,7 @@ def bench_fanout(
         spec = ClusterSpec(place / "cluster", port=free_port())
         with running_cluster(spec) as cluster, local_session("penstock bench fanout", memory="1g", jars=jars()) as spark:
             bench = _Bench(graph, spark, KafkaClient(cluster.bootstrap), place, batch_s, say)
-            rates = bench.calibrate()
+            rates, states = bench.calibrate()
             capacity = _USABLE_SHARE * _CORES / sum(1.0 / rate for rate in rates.values())
             say(f"all stages together: {capacity:,.0f} rows/s; load {load * capacity:,.0f} rows/s")
             figures: list[StageFigures] = []
@@ -147,7 +158,7 @@ def bench_fanout(
                     ]
                     weighted = sum(each.weight * each.rows_per_s for each in figures[-len(graph.stages) :])
                     say(f"round {number}, {mode}: {weighted:,.0f} weighted rows/s")
-        return Fanout(graph.name, capacity, load * capacity, tuple(figures))
+        return Fanout(graph.name, capacity, load * capacity, tuple(figures), states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +170,15 @@ class _Bench:
     batch_s: float
     say: Callable[[str], None]
 
-    def calibrate(self) -> dict[str, float]:
-        """Rows for each second of a core, of every stage, while all of them run; the first half warms up."""
+    def calibrate(self) -> tuple[dict[str, float], dict[str, TwoStates]]:
+        """Rows for each second of a core, of every stage, while all of them run, and the states for the simulator."""
         first = dict.fromkeys((stage.name for stage in self.graph.stages), _CALIBRATION_ROWS)
         batches = self._run("calibration", _CALIBRATION_ROWS / self.batch_s, _CALIBRATION_S, first, None)
-        return {stage.name: rows_per_core_s(stage.name, batches) for stage in self.graph.stages}
+        names = [stage.name for stage in self.graph.stages]
+        return (
+            {name: rows_per_core_s(name, batches) for name in names},
+            {name: states_of(name, batches) for name in names if len(later_half(name, batches)) > 1},
+        )
 
     def run(
         self, name: str, mode: str, rates: dict[str, float], load_rows_per_s: float, settle_s: float, seconds: float
@@ -209,14 +224,26 @@ def rows_per_core_s(stage: str, batches: Sequence[StageBatch]) -> float:
     >>> rows_per_core_s("fast", done)
     200.0
     """
-    own = [batch for batch in batches if batch.stage == stage]
-    later = own[len(own) // 2 :]
+    later = later_half(stage, batches)
     core_s = sum(batch.core_s for batch in later)
     if not core_s > 0:
         raise PenstockError(
             f"stage {stage!r} finished no batch while its cost was measured: the machine is too busy, or too slow"
         )
     return sum(batch.rows for batch in later) / core_s
+
+
+def later_half(stage: str, batches: Sequence[StageBatch]) -> list[StageBatch]:
+    """The later half of a stage's batches whose cost is known: the first ones warm up."""
+    own = [batch for batch in batches if batch.stage == stage and batch.core_s > 0]
+    return own[len(own) // 2 :]
+
+
+def states_of(stage: str, batches: Sequence[StageBatch]) -> TwoStates:
+    """The two states of a stage, with which ``penstock experiment aces`` can repeat its bursts."""
+    later = later_half(stage, batches)
+    costs_s = [batch.core_s / batch.rows for batch in later]
+    return fit_two_states(costs_s, statistics.fmean(batch.rows for batch in later))
 
 
 def stage_figures(

@@ -11,6 +11,9 @@ from penstock.estimate.compiled import compiled_inline
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+# A buffer with less than this is empty: cores in proportion to next to nothing would be infinitely many.
+LEAST_WEIGHT = 1e-9
+
 
 def cpu_shares(
     tokens_cores: NDArray[np.float64],
@@ -70,15 +73,14 @@ def _fill(
     for _ in range(shares.size):
         weight = 0.0
         for index in range(shares.size):
-            if shares[index] < min(caps[index], other_caps[index]):
+            if shares[index] < min(caps[index], other_caps[index]) and weights[index] > LEAST_WEIGHT:
                 weight += weights[index]
         if weight <= 0.0 or left <= 1e-12:  # noqa: PLR2004 - less than a share that any row could use
             return left
         level = left / weight
         for index in range(shares.size):
             cap = min(caps[index], other_caps[index])
-            # An empty buffer beside one with next to nothing would get infinity times zero.
-            if shares[index] < cap and weights[index] > 0.0:
+            if shares[index] < cap and weights[index] > LEAST_WEIGHT:
                 added = min(level * weights[index], cap - shares[index])
                 shares[index] += added
                 left -= added

@@ -60,6 +60,10 @@ class AcesExperiment:
         What tier one maximises. The logarithm leaves no element without CPU; the linear one starves many.
     allocation_error
         Standard deviation of the error made on each CPU target, as a share of it.
+    target_share, low_share
+        ``b_0`` as a share of the buffer, and the share below which a reader gets rows that others have no room for.
+    occupancy_s, share_gain
+        See :class:`~penstock.sim.plant.Control`.
     step_s, delay_steps, effort
         Control step of an engine, the delay that the flow law is made for, and its price of moving a rate.
     delay_s, loss_share
@@ -75,9 +79,11 @@ class AcesExperiment:
     utility: Utility = field(default_factory=lambda: Utility(UtilityKind.LOG))
     allocation_error: float = 0.0
     step_s: float = 0.01
-    mode: int = 0
     target_share: float = 0.5
-    horizon: float = 0.0
+    low_share: float = 0.5
+    occupancy_s: float = 0.3
+    share_gain: float = 0.2
+    debt_rows: float = 1.0
     delay_steps: int = 1
     effort: float = 4.0
     delay_s: float = 0.002
@@ -178,7 +184,10 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
         policy=int(policy),
         buffer_rows=TOPIC_ROWS if policy is Policy.STATIC_LIMIT else experiment.buffer_rows,
         target_rows=_target_rows(experiment),
-        mode=experiment.mode,
+        low_rows=max(1.0, experiment.low_share * experiment.buffer_rows),
+        occupancy_s=experiment.occupancy_s,
+        share_gain=experiment.share_gain,
+        debt_rows=experiment.debt_rows,
         step_s=experiment.step_s,
         bucket_s=1.0,
         delay_s=experiment.delay_s,
@@ -197,8 +206,9 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
 
 
 def _target_rows(experiment: AcesExperiment) -> float:
-    reached = (experiment.step_s + experiment.delay_s) / experiment.shape.fast_s * experiment.horizon
-    return max(1.0, experiment.target_share * experiment.buffer_rows, min(experiment.buffer_rows, reached))
+    """``b_0``: a share of the buffer, but enough rows to last until the next report has had its effect."""
+    needed = (experiment.step_s + experiment.delay_s) / experiment.shape.fast_s
+    return max(experiment.target_share * experiment.buffer_rows, min(float(experiment.buffer_rows), needed))
 
 
 def _disturbed(allocation: Allocation, error: float, seed: int) -> Targets:

@@ -50,7 +50,6 @@ def build_plant(graph: ElementGraph, shape: TopologyShape, targets: Targets, *, 
         weight=np.array([element.weight or 0.0 for element in elements]),
         target_cores=_spread(np.array([targets.cores[element.name] for element in elements]), engine, cores),
         target_rows_per_s=rates,
-        worth=_worth(graph, rates),
         readers_of=readers_of,
         reader=reader,
         feeders_of=np.concatenate([[0], np.cumsum(np.bincount(reader, minlength=len(elements)))]).astype(np.int64),
@@ -88,22 +87,3 @@ def _edge_parts(
     total = np.bincount(reader, weights=outputs, minlength=rates.size)[reader]
     count = np.bincount(reader, minlength=rates.size)[reader]
     return np.where(total > 0, outputs / np.maximum(total, 1e-12), 1.0 / np.maximum(count, 1))
-
-
-def _worth(graph: ElementGraph, rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What a second of a core is worth at each element: weights that its rows reach, over what they still cost."""
-    count = len(graph.elements)
-    value, cost_s = np.zeros(count), np.zeros(count)
-    brought = np.zeros(count)
-    for index, element in enumerate(graph.elements):
-        for reader in graph.readers[index]:
-            brought[reader] += element.selectivity * rates[index]
-    for index in reversed(graph.order):
-        element = graph.elements[index]
-        value[index] = element.selectivity * (element.weight or 0.0)
-        cost_s[index] = 1.0 / element.rows_per_core_s
-        for reader in graph.readers[index]:
-            taken = element.selectivity * min(1.0, rates[reader] / max(brought[reader], 1e-12))
-            value[index] += taken * value[reader]
-            cost_s[index] += taken * cost_s[reader]
-    return value / cost_s

@@ -98,26 +98,34 @@ def _push(plant: Plant, state: State, element: int, entered_s: float) -> bool:
 def _arrive(plant: Plant, control: Control, state: State, tally: Tally, stream: int, now_s: float) -> None:
     element = plant.stream_reader[stream]
     limited = control.policy in (ACES, STATIC_LIMIT) and state.intake_credit[stream] <= 0.0
-    if limited and control.policy == ACES and control.mode >= 10:
+    if limited and control.policy == ACES:
+        # As between elements: below its target a buffer takes a row, however small the last allowance.
         limited = state.rows[element] >= control.target_rows
     if not limited and _push(plant, state, element, now_s):
-        state.intake_credit[stream] -= 1.0
+        state.intake_credit[stream] = max(-control.debt_rows, state.intake_credit[stream] - 1.0)
     elif now_s >= control.warm_up_s:
         tally.refused[element] += 1
 
 
 @compiled_inline
 def _may_send(plant: Plant, control: Control, state: State, element: int) -> bool:
-    """Whether a row may go out: min-flow needs room with every reader, max-flow with some, the others need none."""
+    """Whether a row may go out: min-flow needs room with every reader, max-flow with some, the others need none.
+
+    Max-flow waits for the others as long as nobody is in need: a reader without room loses the row, and a row that is
+    held until that reader has room as well does not starve anybody meanwhile.
+    """
     min_flow = control.policy in (LOCK_STEP, BACKPRESSURE)
     if not min_flow and control.policy != ACES:
         return True
     capacity = state.waiting.shape[1]
+    all_have_room, some_is_low = True, False
     for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
-        has_room = state.rows[plant.reader[edge]] < capacity
-        if has_room != min_flow:
-            return bool(has_room)
-    return bool(min_flow)
+        reader = plant.reader[edge]
+        if state.rows[reader] >= capacity:
+            all_have_room = False
+        elif state.rows[reader] + state.running[reader] < control.low_rows:
+            some_is_low = True
+    return all_have_room or (some_is_low and not min_flow)
 
 
 @compiled_inline
@@ -138,9 +146,8 @@ def _some_reader_is_low(plant: Plant, control: Control, state: State, element: i
     Without this a buffer of a few rows runs dry between two reports, and rates in fractions of a row stop elements that
     have work and room.
     """
-    target = control.target_rows
     for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
-        if state.rows[plant.reader[edge]] < target:
+        if state.rows[plant.reader[edge]] < control.target_rows:
             return True
     return False
 
@@ -150,41 +157,17 @@ def _dispatch(
     plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, engine: int, now_s: float
 ) -> None:
     """Give every free core of an engine the row that the policy prefers."""
-    mode = control.mode % 10
+    # Those who have earned most come first and, under ACES, those with the fuller buffer among them.
+    per_row = control.occupancy_s / state.waiting.shape[1] if control.policy == ACES else 0.0
     for core in range(state.first_core[engine], state.first_core[engine + 1]):
         if state.core_element[core] >= 0:
             continue
-        best = -1
-        best_value = 0.0
+        best, best_value = -1, 0.0
         for place in range(plant.members_of[engine], plant.members_of[engine + 1]):
             element = plant.member[place]
-            if control.policy != ACES or mode == 1:
-                value = state.tokens[element]
-            elif mode == 0:
-                value = state.credit[element]
-            elif mode == 2:
-                value = float(state.rows[element])
-                if state.tokens[element] > 0.0:
-                    value += 1e6
-            elif mode == 3:
-                value = state.tokens[element] + 0.05 * state.rows[element] / control.buffer_rows
-            elif mode == 4:
-                value = plant.worth[element]
-                if state.tokens[element] > 0.0:
-                    value = 1e6 + state.tokens[element]
-            elif mode == 5:
-                value = plant.worth[element]
-                if state.tokens[element] > 0.0:
-                    value += 1e6
-            elif mode == 6:
-                value = plant.worth[element]
-            elif mode == 7:
-                value = plant.worth[element] * (state.rows[element] + 1.0)
-            else:
-                value = state.tokens[element] / plant.target_cores[element]
+            value = state.tokens[element] + per_row * state.rows[element]
             if (best < 0 or value > best_value) and _may_run(plant, control, state, element):
-                best = element
-                best_value = value
+                best, best_value = element, value
         if best < 0:
             return
         _start(plant, control, state, tally, agenda, core, best, now_s)
@@ -211,6 +194,11 @@ def _start(
     state.core_cost_s[core] = cost_s
     schedule(agenda, plant.stream_reader.size + core, now_s + cost_s)
     # A place has become free, which may be what an element before it sleeps for.
+    _wake_feeders(plant, control, state, tally, element, now_s)
+
+
+@compiled_inline
+def _wake_feeders(plant: Plant, control: Control, state: State, tally: Tally, element: int, now_s: float) -> None:
     for place in range(plant.feeders_of[element], plant.feeders_of[element + 1]):
         feeder = plant.sender[plant.feeding_edge[place]]
         if state.held[feeder] > 0:
@@ -238,14 +226,15 @@ def _complete(plant: Plant, control: Control, state: State, tally: Tally, core: 
     state.cpu_s[element] += cost_s
     state.row_cost_s[element] += COST_GAIN * (cost_s - state.row_cost_s[element])
     state.tokens[element] = spend(state.tokens[element], cost_s, control.bucket_s)
-    state.credit[element] = spend(state.credit[element], cost_s, control.bucket_s)
     _look_again(state, plant.engine[element])
+    if control.policy == ACES and state.rows[element] + state.running[element] < control.low_rows:
+        _wake_feeders(plant, control, state, tally, element, now_s)
     produced = poisson(state.chances, element, plant.selectivity[element])
     if now_s >= control.warm_up_s:
         _count_row(plant, tally, element, produced, cost_s, now_s - state.core_entered_s[core])
     if plant.readers_of[element] == plant.readers_of[element + 1] or produced == 0:
         return
-    state.output_credit[element] -= produced
+    state.output_credit[element] = max(-control.debt_rows, state.output_credit[element] - produced)
     state.held[element] = produced
     state.held_since_s[element] = state.core_entered_s[core]
     _flush(plant, control, state, tally, element, now_s)
@@ -313,13 +302,13 @@ def _control_aces(plant: Plant, control: Control, state: State, engine: int, now
     split_cores(shares, tokens, occupancies, bounds, float(plant.cores[engine]))
     for place in range(members):
         element = plant.member[begin + place]
-        earned_s = shares[place] * step_s
-        state.credit[element] = min(state.credit[element] + earned_s, 2.0 * earned_s)
         if plant.readers_of[element] < plant.readers_of[element + 1]:
             rows = allowed[place] * step_s
             state.output_credit[element] = min(state.output_credit[element] + rows, max(1.0, rows))
-        # What it could process now, no more than its readers let it: else its buffer would settle above the target.
-        rate = max(shares[place], plant.target_cores[element]) / state.row_cost_s[element]
+        # What it could process over the last steps, no more than its readers let it: else its buffer would settle above
+        # the target. A core that serves others in this step will come back, so the target counts at least.
+        state.share_cores[element] += control.share_gain * (shares[place] - state.share_cores[element])
+        rate = max(state.share_cores[element], plant.target_cores[element]) / state.row_cost_s[element]
         rate = min(rate, allowed[place] / plant.selectivity[element])
         deviation = state.rows[element] - control.target_rows
         maximum = flow_maximum(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STEP_S = 0.1
 SETTLED_WITHIN = 0.05
+# How fast the rate that an element reports follows what it could process in the last step.
+RATE_GAIN = 0.2
 _MEASURED_SHARE = 0.2
 _CLEARLY = 1e-3
 
@@ -77,6 +79,7 @@ class FluidGraph:
         ]
         self._targets = {element.name: cores[element.name] * element.rows_per_core_s for element in graph.elements}
         self._parts = [1.0 / max(1, len(feeders)) for feeders in graph.feeders]
+        self._rates = np.array([self._targets[element.name] for element in graph.elements])
         self._reports: dict[str, ReaderReport] = {}
         self._now_s = 0.0
         self._brought = np.zeros(len(graph.elements))
@@ -144,9 +147,10 @@ class FluidGraph:
         self._asked = np.zeros(len(self._graph.elements))
         for index, element in enumerate(self._graph.elements):
             law = self._laws[index]
-            # At least what its target gives: a core that serves another element in this step will come back, and a
-            # report of nothing meanwhile would stop the feeders, which take that core in turn, for ever.
-            rate = min(max(self._able[index], self._targets[element.name]), self._allowed(index) / element.selectivity)
+            # Over some steps, and at least what its target gives: a core that serves another element in this step will
+            # come back. Reports of nothing and of a whole core in turn would stop and flood the feeders for ever.
+            self._rates[index] += RATE_GAIN * (self._able[index] - self._rates[index])
+            rate = min(max(self._rates[index], self._targets[element.name]), self._allowed(index) / element.selectivity)
             maximum = law.maximum(rate=rate * STEP_S, buffer=self._buffers[index], target=self._capacity / 2)
             law.granted(maximum)
             self._asked[index] = maximum / STEP_S

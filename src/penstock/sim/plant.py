@@ -54,7 +54,6 @@ class Plant(NamedTuple):
     weight: NDArray[np.float64]
     target_cores: NDArray[np.float64]
     target_rows_per_s: NDArray[np.float64]
-    worth: NDArray[np.float64]
     readers_of: NDArray[np.int64]
     reader: NDArray[np.int64]
     feeders_of: NDArray[np.int64]
@@ -79,6 +78,12 @@ class Control(NamedTuple):
         ``B``, of every element.
     target_rows
         ``b_0``.
+    low_rows
+        A reader with fewer rows, those in work included, is in need: it gets a row that other readers lose.
+    occupancy_s
+        CPU seconds of tokens that a full buffer counts for when a core looks for its next row.
+    share_gain
+        How fast the processing rate of Eq. 7 follows the share of cores of the last step.
     step_s
         Time between two steps of an engine's control.
     bucket_s
@@ -94,7 +99,10 @@ class Control(NamedTuple):
     policy: int
     buffer_rows: int
     target_rows: float
-    mode: int
+    low_rows: float
+    occupancy_s: float
+    share_gain: float
+    debt_rows: float
     step_s: float
     bucket_s: float
     delay_s: float
@@ -116,7 +124,7 @@ class State(NamedTuple):
     held_since_s: NDArray[np.float64]
     running: NDArray[np.int64]
     tokens: NDArray[np.float64]
-    credit: NDArray[np.float64]
+    share_cores: NDArray[np.float64]
     output_credit: NDArray[np.float64]
     intake_credit: NDArray[np.float64]
     intake_rows_per_s: NDArray[np.float64]
@@ -191,7 +199,7 @@ def new_state(plant: Plant, control: Control, seed: int, *, initial_rows: NDArra
         held_since_s=np.zeros(elements),
         running=np.zeros(elements, np.int64),
         tokens=np.zeros(elements),
-        credit=np.zeros(elements),
+        share_cores=plant.target_cores.copy(),
         output_credit=np.ones(elements),
         intake_credit=np.ones(streams),
         intake_rows_per_s=plant.target_rows_per_s.copy(),
