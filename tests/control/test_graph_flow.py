@@ -33,8 +33,8 @@ class Queries:
         self.silent = silent
 
     def run(self, batches: int, arriving_rows: int = 800) -> None:
+        """So many batches of every query."""
         for number in range(batches):
-            self.lags["clicks"] = self.lags.get("clicks", 0.0)
             self.lags["parse"] += arriving_rows
             read = {name: min(int(self.lags[name]), limit) for name, limit in self.limits.items()}
             for name, rows in read.items():

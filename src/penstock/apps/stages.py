@@ -43,13 +43,15 @@ class StageGraph:
     about: str
     stages: tuple[Stage, ...]
 
-    def elements(self, rows_per_core_s: Mapping[str, float], *, offered_rows_per_s: float, cores: float) -> ElementGraph:
+    def elements(
+        self, rows_per_core_s: Mapping[str, float], *, offered_rows_per_s: float, cores: float
+    ) -> ElementGraph:
         """The graph that tier one sees, with what each stage was measured to do in a second of a core.
 
         Examples
         --------
-        >>> graph = CHAIN.elements(dict.fromkeys(["parse", "enrich", "score"], 100.0), offered_rows_per_s=9.0, cores=2.0)
-        >>> graph.readers
+        >>> rates = dict.fromkeys(["parse", "enrich", "score"], 100.0)
+        >>> CHAIN.elements(rates, offered_rows_per_s=9.0, cores=2.0).readers
         ((1,), (2,), ())
         """
         return ElementGraph(
@@ -112,7 +114,7 @@ class StageTopics:
 
 @dataclass(frozen=True, slots=True)
 class StageStart:
-    """How the queries of a run start: where their checkpoints are, how often they look, and what they may read at first.
+    """How the queries of a run start: where their checkpoints are, how often they look, what they may read at first.
 
     Without a first limit a query is plain Spark. With one, the limit is an option of the reader: the first batch is
     planned as soon as the query starts, before anybody could set a limit from outside.
@@ -132,7 +134,9 @@ def start_stage(
     if start.first_rows is not None:
         reader = reader.option("maxOffsetsPerTrigger", start.first_rows[stage.name])
     worked = work(reader.load(), stage.rounds)
-    writer = worked.writeStream.queryName(f"{topics.run}-{stage.name}").trigger(processingTime=f"{start.batch_s} seconds")
+    writer = worked.writeStream.queryName(f"{topics.run}-{stage.name}").trigger(
+        processingTime=f"{start.batch_s} seconds"
+    )
     writer = writer.option("checkpointLocation", str(start.checkpoints / stage.name))
     if any(other.reads == stage.name for other in graph.stages):
         writer = writer.format("kafka").option("kafka.bootstrap.servers", topics.bootstrap)

@@ -143,7 +143,10 @@ def bench_fanout(
     with tempfile.TemporaryDirectory(prefix="penstock-fanout-") as scratch:
         place = Path(scratch)
         spec = ClusterSpec(place / "cluster", port=free_port())
-        with running_cluster(spec) as cluster, local_session("penstock bench fanout", memory="1g", jars=jars()) as spark:
+        with (
+            running_cluster(spec) as cluster,
+            local_session("penstock bench fanout", memory="1g", jars=jars()) as spark,
+        ):
             bench = _Bench(graph, spark, KafkaClient(cluster.bootstrap), place, batch_s, say)
             rates, states = bench.calibrate()
             capacity = _USABLE_SHARE * _CORES / sum(1.0 / rate for rate in rates.values())

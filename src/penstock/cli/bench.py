@@ -218,5 +218,7 @@ def fanout(
     typer.echo()
     for mode in MODES:
         values = ", ".join(f"{value:,.0f}" for value in result.weighted_rows_per_s(mode))
-        typer.echo(f"{mode}: {values} weighted rows/s" + ("" if mode == ACES else f"; ACES {result.gain_over(mode):+.1%}"))
+        typer.echo(
+            f"{mode}: {values} weighted rows/s" + ("" if mode == ACES else f"; ACES {result.gain_over(mode):+.1%}")
+        )
     typer.echo(f"{result.load_rows_per_s:,.0f} rows/s of load: {'met' if result.is_met else 'missed'}")

@@ -37,7 +37,9 @@ def aces(
     clock: Annotated[str, typer.Option(help="What states pass with: 'cpu' time or 'wall' time.")] = "cpu",
     fast: Annotated[float, typer.Option(min=0.001, max=10_000, help="CPU time of a row in the fast state, ms.")] = 2.0,
     slow: Annotated[float, typer.Option(min=0.001, max=10_000, help="CPU time of a row in the slow state, ms.")] = 20.0,
-    slow_share: Annotated[float, typer.Option(min=0, max=1, help="Part of its CPU time that an element is slow.")] = 0.5,
+    slow_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Part of its CPU time that an element is slow.")
+    ] = 0.5,
     duration: Annotated[float, typer.Option(min=1, max=3600, help="Virtual seconds, a third of it warm-up.")] = 30.0,
     every_policy: Annotated[
         bool, typer.Option("--every-policy", help="Flink-like backpressure and a static limit as in Spark, too.")
@@ -64,9 +66,7 @@ def aces(
     if clock not in {each.value for each in StateClock}:
         raise typer.BadParameter(f"clock {clock!r} is neither 'cpu' nor 'wall'")
     base = AcesExperiment(
-        TopologyShape(
-            elements=elements, engines=nodes, fast_s=fast / 1000, slow_s=slow / 1000, slow_share=slow_share
-        ),
+        TopologyShape(elements=elements, engines=nodes, fast_s=fast / 1000, slow_s=slow / 1000, slow_share=slow_share),
         buffer_rows=buffer,
         burstiness_rows=burstiness,
         clock=StateClock(clock),

@@ -32,7 +32,7 @@ class FlowPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BatchDone:
-    """What one finished batch of a query says: when, how many rows still waited, and the time since the batch before."""
+    """What one finished batch of a query says: when, how many rows still waited, and the time since the one before."""
 
     element: str
     time_s: float

@@ -1,4 +1,4 @@
-"""Both tiers of ACES for queries in micro-batches: targets from what batches cost, read limits from what readers say."""
+"""Both tiers of ACES for queries in micro-batches: targets from what rows cost, read limits from what readers say."""
 
 from __future__ import annotations
 

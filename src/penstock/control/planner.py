@@ -22,7 +22,8 @@ class Plan:
     Parameters
     ----------
     cause
-        Why they were looked at: ``"deployment of ..."``, ``"departure of ..."``, ``"period"``; None where they were not.
+        Why they were looked at: ``"deployment of ..."``, ``"departure of ..."`` or ``"period"``; None where they were
+        not.
     infeasible
         What no longer fits, with the ways out, where the targets before it had to stay for that reason.
     """
@@ -38,7 +39,7 @@ class AllocationPlanner:
     Section I of "Adaptive control of extreme-scale stream processing systems": "performed when PEs are deployed or
     terminate and periodically, to support changing workload and resource availability".
 
-    A graph whose minima stop fitting while it runs keeps its last targets: stopping what runs would help nobody. A graph
+    A graph whose minima stop fitting while it runs keeps its last targets: stopping what runs would help nobody. One
     that does not fit when elements are deployed is refused with :class:`~penstock.errors.InfeasibleError`.
 
     Examples

@@ -82,6 +82,7 @@ class AcesExperiment:
     target_share: float = 0.5
     low_share: float = 0.5
     occupancy_s: float = 0.3
+    reader_weight: float = 1.0
     share_gain: float = 0.2
     debt_rows: float = 1.0
     delay_steps: int = 1
@@ -186,6 +187,7 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
         target_rows=_target_rows(experiment),
         low_rows=max(1.0, experiment.low_share * experiment.buffer_rows),
         occupancy_s=experiment.occupancy_s,
+        reader_weight=experiment.reader_weight,
         share_gain=experiment.share_gain,
         debt_rows=experiment.debt_rows,
         step_s=experiment.step_s,

@@ -153,6 +153,18 @@ def _some_reader_is_low(plant: Plant, control: Control, state: State, element: i
 
 
 @compiled_inline
+def _least_waiting(plant: Plant, control: Control, state: State, element: int) -> float:
+    """Rows with the reader that has fewest, those in work included; zero for a result."""
+    if control.policy != ACES or plant.readers_of[element] == plant.readers_of[element + 1]:
+        return 0.0
+    least = 1e18
+    for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
+        reader = plant.reader[edge]
+        least = min(least, float(state.rows[reader] + state.running[reader]))
+    return control.reader_weight * least
+
+
+@compiled_inline
 def _dispatch(
     plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, engine: int, now_s: float
 ) -> None:
@@ -165,7 +177,8 @@ def _dispatch(
         best, best_value = -1, 0.0
         for place in range(plant.members_of[engine], plant.members_of[engine + 1]):
             element = plant.member[place]
-            value = state.tokens[element] + per_row * state.rows[element]
+            difference = state.rows[element] - _least_waiting(plant, control, state, element)
+            value = state.tokens[element] + per_row * difference
             if (best < 0 or value > best_value) and _may_run(plant, control, state, element):
                 best, best_value = element, value
         if best < 0:

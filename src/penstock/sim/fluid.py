@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from penstock.model.graph import ElementGraph
 
-STEP_S = 0.1
+STEP_S = 0.02
 SETTLED_WITHIN = 0.05
 # How fast the rate that an element reports follows what it could process in the last step.
 RATE_GAIN = 0.2
@@ -156,9 +156,7 @@ class FluidGraph:
             self._asked[index] = maximum / STEP_S
             self._reports[element.name] = ReaderReport(maximum / STEP_S * self._parts[index], self._now_s)
 
-    def _judge(
-        self, index: int, buffer: float, brought: float, asked: float, able: float, processed: float
-    ) -> Verdict:
+    def _judge(self, index: int, buffer: float, brought: float, asked: float, able: float, processed: float) -> Verdict:
         element, target = self._graph.elements[index], self._capacity / 2
         inputs = f"{' and '.join(element.reads)} bring {brought:.3g} rows/s"
         others = self._siblings(index)

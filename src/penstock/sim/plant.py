@@ -101,6 +101,7 @@ class Control(NamedTuple):
     target_rows: float
     low_rows: float
     occupancy_s: float
+    reader_weight: float
     share_gain: float
     debt_rows: float
     step_s: float
