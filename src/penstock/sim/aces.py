@@ -62,7 +62,7 @@ class AcesExperiment:
         Standard deviation of the error made on each CPU target, as a share of it.
     target_share, low_share
         ``b_0`` as a share of the buffer, and the share below which a reader gets rows that others have no room for.
-    occupancy_s, share_gain
+    row_s, share_gain
         See :class:`~penstock.sim.plant.Control`.
     step_s, delay_steps, effort
         Control step of an engine, the delay that the flow law is made for, and its price of moving a rate.
@@ -80,8 +80,8 @@ class AcesExperiment:
     allocation_error: float = 0.0
     step_s: float = 0.01
     target_share: float = 0.5
-    low_share: float = 0.5
-    occupancy_s: float = 0.3
+    low_share: float = 0.0
+    row_s: float = 0.2
     reader_weight: float = 1.0
     share_gain: float = 0.2
     debt_rows: float = 1.0
@@ -186,7 +186,7 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
         buffer_rows=TOPIC_ROWS if policy is Policy.STATIC_LIMIT else experiment.buffer_rows,
         target_rows=_target_rows(experiment),
         low_rows=max(1.0, experiment.low_share * experiment.buffer_rows),
-        occupancy_s=experiment.occupancy_s,
+        row_s=experiment.row_s,
         reader_weight=experiment.reader_weight,
         share_gain=experiment.share_gain,
         debt_rows=experiment.debt_rows,

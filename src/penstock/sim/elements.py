@@ -111,8 +111,8 @@ def _arrive(plant: Plant, control: Control, state: State, tally: Tally, stream: 
 def _may_send(plant: Plant, control: Control, state: State, element: int) -> bool:
     """Whether a row may go out: min-flow needs room with every reader, max-flow with some, the others need none.
 
-    Max-flow waits for the others as long as nobody is in need: a reader without room loses the row, and a row that is
-    held until that reader has room as well does not starve anybody meanwhile.
+    Max-flow waits for the others as long as nobody is in need, which is a reader with few rows and a core that has
+    nothing to do: a reader without room loses the row, and holding it meanwhile costs nobody anything.
     """
     min_flow = control.policy in (LOCK_STEP, BACKPRESSURE)
     if not min_flow and control.policy != ACES:
@@ -123,9 +123,30 @@ def _may_send(plant: Plant, control: Control, state: State, element: int) -> boo
         reader = plant.reader[edge]
         if state.rows[reader] >= capacity:
             all_have_room = False
-        elif state.rows[reader] + state.running[reader] < control.low_rows:
+        elif state.rows[reader] + state.running[reader] < control.low_rows and _has_free_core(plant, state, reader):
             some_is_low = True
     return all_have_room or (some_is_low and not min_flow)
+
+
+@compiled_inline
+def _has_free_core(plant: Plant, state: State, element: int) -> bool:
+    engine, free = plant.engine[element], 0
+    for core in range(state.first_core[engine], state.first_core[engine + 1]):
+        free += state.core_element[core] < 0
+    return free > 0
+
+
+@compiled_inline
+def _ask_for_rows(plant: Plant, control: Control, state: State, tally: Tally, engine: int, now_s: float) -> None:
+    """A core has nothing to do: whoever holds a row for an element that has none sends it now."""
+    for place in range(plant.members_of[engine], plant.members_of[engine + 1]):
+        element = plant.member[place]
+        if state.rows[element] + state.running[element] >= control.low_rows:
+            continue
+        for back in range(plant.feeders_of[element], plant.feeders_of[element + 1]):
+            feeder = plant.sender[plant.feeding_edge[back]]
+            if state.held[feeder] > 0:
+                _flush(plant, control, state, tally, feeder, now_s)
 
 
 @compiled_inline
@@ -169,8 +190,7 @@ def _dispatch(
     plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, engine: int, now_s: float
 ) -> None:
     """Give every free core of an engine the row that the policy prefers."""
-    # Those who have earned most come first and, under ACES, those with the fuller buffer among them.
-    per_row = control.occupancy_s / state.waiting.shape[1] if control.policy == ACES else 0.0
+    per_row_s = control.row_s if control.policy == ACES else 0.0
     for core in range(state.first_core[engine], state.first_core[engine + 1]):
         if state.core_element[core] >= 0:
             continue
@@ -178,10 +198,12 @@ def _dispatch(
         for place in range(plant.members_of[engine], plant.members_of[engine + 1]):
             element = plant.member[place]
             difference = state.rows[element] - _least_waiting(plant, control, state, element)
-            value = state.tokens[element] + per_row * difference
+            value = state.tokens[element] + per_row_s * difference
             if (best < 0 or value > best_value) and _may_run(plant, control, state, element):
                 best, best_value = element, value
         if best < 0:
+            if control.policy == ACES:
+                _ask_for_rows(plant, control, state, tally, engine, now_s)
             return
         _start(plant, control, state, tally, agenda, core, best, now_s)
 
@@ -234,23 +256,21 @@ def _row_cost(plant: Plant, control: Control, state: State, element: int, now_s:
 @compiled_inline
 def _complete(plant: Plant, control: Control, state: State, tally: Tally, core: int, now_s: float) -> None:
     element, cost_s = state.core_element[core], state.core_cost_s[core]
-    state.core_element[core] = -1
     state.running[element] -= 1
     state.cpu_s[element] += cost_s
     state.row_cost_s[element] += COST_GAIN * (cost_s - state.row_cost_s[element])
     state.tokens[element] = spend(state.tokens[element], cost_s, control.bucket_s)
-    _look_again(state, plant.engine[element])
-    if control.policy == ACES and state.rows[element] + state.running[element] < control.low_rows:
-        _wake_feeders(plant, control, state, tally, element, now_s)
     produced = poisson(state.chances, element, plant.selectivity[element])
     if now_s >= control.warm_up_s:
         _count_row(plant, tally, element, produced, cost_s, now_s - state.core_entered_s[core])
-    if plant.readers_of[element] == plant.readers_of[element + 1] or produced == 0:
-        return
-    state.output_credit[element] = max(-control.debt_rows, state.output_credit[element] - produced)
-    state.held[element] = produced
-    state.held_since_s[element] = state.core_entered_s[core]
-    _flush(plant, control, state, tally, element, now_s)
+    if plant.readers_of[element] < plant.readers_of[element + 1] and produced > 0:
+        state.output_credit[element] = max(-control.debt_rows, state.output_credit[element] - produced)
+        state.held[element] = produced
+        state.held_since_s[element] = state.core_entered_s[core]
+        _flush(plant, control, state, tally, element, now_s)
+    # Only now is the core free: it looks for work of its own before it asks others for rows.
+    state.core_element[core] = -1
+    _look_again(state, plant.engine[element])
 
 
 @compiled_inline

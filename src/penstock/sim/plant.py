@@ -80,8 +80,9 @@ class Control(NamedTuple):
         ``b_0``.
     low_rows
         A reader with fewer rows, those in work included, is in need: it gets a row that other readers lose.
-    occupancy_s
-        CPU seconds of tokens that a full buffer counts for when a core looks for its next row.
+    row_s
+        CPU seconds of tokens that a row counts for when a core looks for its next one: those that wait with an element,
+        less those with the reader that has fewest.
     share_gain
         How fast the processing rate of Eq. 7 follows the share of cores of the last step.
     step_s
@@ -100,7 +101,7 @@ class Control(NamedTuple):
     buffer_rows: int
     target_rows: float
     low_rows: float
-    occupancy_s: float
+    row_s: float
     reader_weight: float
     share_gain: float
     debt_rows: float
