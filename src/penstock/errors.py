@@ -6,6 +6,8 @@
     ├── InvalidGoalError          a goal that cannot mean anything (latency below zero, accuracy above one)
     ├── InvalidSettingError       a setting that is unknown or outside its bounds
     ├── InvalidProfileError       a load profile or trace that cannot be read
+    ├── InvalidGraphError         a graph of elements that cannot run: a cycle, a stream nobody produces
+    ├── InfeasibleError           minima that do not fit the engines, with what to relax
     ├── InvalidGuardError         a guard or operator on columns that are not there or do not serve
     ├── UnknownQueryError         no streaming query goes by that name
     ├── UnsupportedSessionError   a session that cannot be governed, such as Spark Connect
@@ -38,6 +40,19 @@ class InvalidSettingError(PenstockError, ValueError):
 
 class InvalidProfileError(PenstockError, ValueError):
     """A load profile or trace file that cannot be used, with the place where it goes wrong."""
+
+
+class InvalidGraphError(PenstockError, ValueError):
+    """A graph of elements on engines that cannot run as it is written, with the element, stream or engine at fault."""
+
+
+class InfeasibleError(PenstockError):
+    """What is asked for does not fit the engines; ``remedies`` are the ways out, each of which suffices."""
+
+    def __init__(self, problem: str, remedies: tuple[str, ...]) -> None:
+        self.problem = problem
+        self.remedies = remedies
+        super().__init__(f"{problem}; {'; or '.join(remedies)}")
 
 
 class InvalidGuardError(PenstockError, ValueError):

@@ -184,3 +184,47 @@ def kafka(
     )
     load = f"{result.load_rows_per_s:,.0f} rows/s, {times:g} times the capacity of {result.capacity_rows_per_s:,.0f}"
     typer.echo(f"\n{load}: {'met' if result.is_met else 'missed'}")
+
+
+@app.command()
+def fanout(
+    shape: Annotated[str, typer.Option(help="Graph of queries: 'fanout' or 'chain'.")] = "fanout",
+    load: Annotated[float, typer.Option(min=0.5, max=20, help="Load in multiples of what all queries can do.")] = 6.0,
+    seconds: Annotated[float, typer.Option(min=5, max=3600, help="Seconds that count, of each run.")] = 15.0,
+    settle: Annotated[float, typer.Option(min=0, max=600, help="Seconds before that, which do not count.")] = 8.0,
+    rounds: Annotated[int, typer.Option(min=1, max=99, help="How often each mode has its turn.")] = 2,
+    batch: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds between two batches of a query.")] = 2.0,
+    as_json: AsJson = False,
+) -> None:
+    """Run queries joined by Kafka topics under more load than fits: ACES, plain Spark and a min-flow chain in turn.
+
+    Weighted throughput is what counts: rows that each result puts out in a second, times what a row of it is worth.
+
+    For example:
+      penstock bench fanout --rounds 3
+      penstock bench fanout --shape chain --load 2 --json
+    """
+    from penstock.apps.stages import shape_named  # noqa: PLC0415 - imports Spark
+    from penstock.bench.fanout import ACES, MODES, bench_fanout  # noqa: PLC0415 - as above
+
+    result = bench_fanout(
+        shape_named(shape),
+        load=load,
+        seconds=seconds,
+        settle_s=settle,
+        rounds=rounds,
+        batch_s=batch,
+        say=lambda text: typer.echo(text, err=True),
+    )
+    if as_json:
+        print_json(result.to_dict())
+        return
+    figures = [each.to_dict() for each in result.figures]
+    print_table(list(figures[0]), [[str(value) for value in row.values()] for row in figures])
+    typer.echo()
+    for mode in MODES:
+        values = ", ".join(f"{value:,.0f}" for value in result.weighted_rows_per_s(mode))
+        typer.echo(
+            f"{mode}: {values} weighted rows/s" + ("" if mode == ACES else f"; ACES {result.gain_over(mode):+.1%}")
+        )
+    typer.echo(f"{result.load_rows_per_s:,.0f} rows/s of load: {'met' if result.is_met else 'missed'}")

@@ -1,0 +1,151 @@
+"""Queries joined by Kafka topics: chains and fan-outs whose every query does a known amount of work for each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from penstock.errors import PenstockError
+from penstock.model.graph import Element, ElementGraph, Engine, InputStream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+INPUT = "rows"
+ENGINE = "engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One query: what it reads, rounds of hashing for each row, and what a row of its result is worth.
+
+    A stage with readers writes to a topic, one without has its result counted and thrown away.
+    """
+
+    name: str
+    reads: str
+    rounds: int
+    weight: float | None = None
+    minimum_accuracy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StageGraph:
+    """Stages by name; the first ones read :data:`INPUT`."""
+
+    name: str
+    about: str
+    stages: tuple[Stage, ...]
+
+    def elements(
+        self, rows_per_core_s: Mapping[str, float], *, offered_rows_per_s: float, cores: float
+    ) -> ElementGraph:
+        """The graph that tier one sees, with what each stage was measured to do in a second of a core.
+
+        Examples
+        --------
+        >>> rates = dict.fromkeys(["parse", "enrich", "score"], 100.0)
+        >>> CHAIN.elements(rates, offered_rows_per_s=9.0, cores=2.0).readers
+        ((1,), (2,), ())
+        """
+        return ElementGraph(
+            (Engine(ENGINE, cores),),
+            (InputStream(INPUT, offered_rows_per_s),),
+            tuple(
+                Element(
+                    stage.name,
+                    ENGINE,
+                    (stage.reads,),
+                    rows_per_core_s[stage.name],
+                    weight=stage.weight,
+                    minimum_accuracy=stage.minimum_accuracy,
+                )
+                for stage in self.stages
+            ),
+        )
+
+
+FANOUT = StageGraph(
+    "fanout",
+    "one producer, three readers of different speed and weight",
+    (
+        Stage("parse", INPUT, 40),
+        Stage("fast", "parse", 40, weight=5.0, minimum_accuracy=0.02),
+        Stage("medium", "parse", 120, weight=2.0, minimum_accuracy=0.02),
+        Stage("slow", "parse", 320, weight=1.0, minimum_accuracy=0.02),
+    ),
+)
+CHAIN = StageGraph(
+    "chain",
+    "three queries in a row, the last one the slowest",
+    (
+        Stage("parse", INPUT, 40),
+        Stage("enrich", "parse", 80),
+        Stage("score", "enrich", 160, weight=1.0, minimum_accuracy=0.02),
+    ),
+)
+SHAPES = {shape.name: shape for shape in (FANOUT, CHAIN)}
+
+
+def shape_named(name: str) -> StageGraph:
+    """The graph of that name."""
+    if name not in SHAPES:
+        raise PenstockError(f"no graph of queries {name!r}; there are: {', '.join(SHAPES)}")
+    return SHAPES[name]
+
+
+@dataclass(frozen=True, slots=True)
+class StageTopics:
+    """Topics of one run of a graph: its input, and one for each stage that is read."""
+
+    bootstrap: str
+    run: str
+
+    def of(self, name: str) -> str:
+        """The topic with the rows of a stage, or of the input."""
+        return f"{self.run}-{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class StageStart:
+    """How the queries of a run start: where their checkpoints are, how often they look, what they may read at first.
+
+    Without a first limit a query is plain Spark. With one, the limit is an option of the reader: the first batch is
+    planned as soon as the query starts, before anybody could set a limit from outside.
+    """
+
+    checkpoints: Path
+    batch_s: float
+    first_rows: Mapping[str, int] | None = None
+
+
+def start_stage(
+    spark: SparkSession, graph: StageGraph, stage: Stage, topics: StageTopics, start: StageStart
+) -> StreamingQuery:
+    """Start the query of a stage."""
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", topics.bootstrap)
+    reader = reader.option("subscribe", topics.of(stage.reads)).option("startingOffsets", "earliest")
+    if start.first_rows is not None:
+        reader = reader.option("maxOffsetsPerTrigger", start.first_rows[stage.name])
+    worked = work(reader.load(), stage.rounds)
+    writer = worked.writeStream.queryName(f"{topics.run}-{stage.name}").trigger(
+        processingTime=f"{start.batch_s} seconds"
+    )
+    writer = writer.option("checkpointLocation", str(start.checkpoints / stage.name))
+    if any(other.reads == stage.name for other in graph.stages):
+        writer = writer.format("kafka").option("kafka.bootstrap.servers", topics.bootstrap)
+        return writer.option("topic", topics.of(stage.name)).start()
+    return writer.format("noop").start()
+
+
+def work(records: DataFrame, rounds: int) -> DataFrame:
+    """One row for each record, after so many rounds of SHA-256 over its value, all of it inside the JVM."""
+    value = F.col("value").cast("string")
+    hashed = F.aggregate(F.sequence(F.lit(1), F.lit(rounds)), value, lambda text, _: F.sha2(text, 256))
+    return records.select(F.col("key"), hashed.alias("value"))

@@ -1,0 +1,80 @@
+"""What the fan-out benchmark makes of its batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.apps.stage_run import StageBatch
+from penstock.apps.stages import SHAPES, StageGraph, StageTopics, shape_named
+from penstock.bench.fanout import ACES, MODES, Fanout, StageFigures, rows_per_core_s, stage_figures, states_of
+from penstock.errors import PenstockError
+
+
+def batches(stage: str, starts_s: list[float], rows: int) -> list[StageBatch]:
+    return [StageBatch(stage, start_s, 1.0, rows, 5.0, 0.5, None) for start_s in starts_s]
+
+
+def figures(mode: str, number: int, rows_per_s: float) -> StageFigures:
+    return StageFigures(mode, number, "fast", 5.0, rows_per_s, 3, 1.0, 0.0)
+
+
+def test_rate_is_from_beginning_to_beginning() -> None:
+    """The last batch gives its beginning only, so an unfinished one after it takes no time from anybody."""
+    found = stage_figures("aces", 1, "fast", 5.0, batches("fast", [0.0, 10.0, 12.0, 16.0], 120), 5.0)
+    assert found.rows_per_s == pytest.approx(240 / 6)
+    assert found.batches == 3
+
+
+@pytest.mark.parametrize(("starts_s", "rate"), [([], 0.0), ([9.0], 120.0)])
+def test_few_batches(starts_s: list[float], rate: float) -> None:
+    """Without a batch the rate is zero; a single one counts with its own duration."""
+    assert stage_figures("plain", 1, "slow", 1.0, batches("slow", starts_s, 120), 5.0).rows_per_s == rate
+
+
+def test_cost_needs_a_batch() -> None:
+    """A stage that finished nothing is told by name."""
+    with pytest.raises(PenstockError, match="'slow'"):
+        rows_per_core_s("slow", batches("fast", [1.0], 10))
+
+
+def test_gain_is_of_medians_over_rounds() -> None:
+    """One bad round of a mode does not decide."""
+    runs = {"plain": (100.0, 100.0, 10.0), "min_flow": (50.0, 50.0, 50.0), ACES: (120.0, 5.0, 120.0)}
+    found = Fanout(
+        "fanout", 10.0, 40.0,
+        tuple(figures(mode, number, rate) for mode, rates in runs.items() for number, rate in enumerate(rates)),
+    )  # fmt: skip
+    assert found.gain_over("plain") == pytest.approx(0.2)
+    assert found.gain_over("min_flow") == pytest.approx(1.4)
+    assert found.is_met
+    document = found.to_dict()
+    assert set(document["weighted_rows_per_s"]) == set(MODES)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
+def test_shapes_are_graphs(shape: StageGraph) -> None:
+    """Every shape passes the checks of a graph, and every weight is on a result that nobody reads."""
+    rates = dict.fromkeys((stage.name for stage in shape.stages), 100.0)
+    graph = shape.elements(rates, offered_rows_per_s=9.0, cores=2)
+    for element, readers in zip(graph.elements, graph.readers, strict=True):
+        assert (element.weight is None) == bool(readers)
+
+
+def test_unknown_shape_names_the_known_ones() -> None:
+    """A graph that does not exist is refused with those that do."""
+    with pytest.raises(PenstockError, match="fanout, chain"):
+        shape_named("ring")
+
+
+def test_topics_of_two_runs_differ() -> None:
+    """No run reads what another one left."""
+    assert StageTopics("b", "aces-1").of("rows") != StageTopics("b", "aces-2").of("rows")
+
+
+def test_states_come_from_the_later_half() -> None:
+    """A stage that alternates between cheap and dear batches has these two states; its warm-up does not count."""
+    costs_s = [50.0] * 8 + [1.0, 1.0, 4.0, 4.0] * 2
+    done = [StageBatch("fast", float(place), 1.0, 100, 0.0, cost, None) for place, cost in enumerate(costs_s)]
+    found = states_of("fast", done)
+    assert (found.fast_s, found.slow_s) == pytest.approx((0.01, 0.04))
+    assert found.slow_share == pytest.approx(0.8)
