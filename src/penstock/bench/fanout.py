@@ -29,7 +29,7 @@ from penstock.kafka.load import run_load
 from penstock.kafka.load_sinks import KafkaTarget
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import PlainContent
-from penstock.sim.calibration import TwoStates, fit_two_states
+from penstock.sim.two_states import TwoStates, fit_two_states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import InvalidSettingError
-from penstock.sim.calibration import fit_two_states
+from penstock.sim.two_states import fit_two_states
 
 
 def test_states_are_found_again() -> None:
