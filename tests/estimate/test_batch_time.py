@@ -109,3 +109,15 @@ def test_arrival_rate_stays_unknown_while_the_lag_is() -> None:
     for step in range(5):
         arrivals.update(planned_s=float(step), rows=100, lag_rows=None)
     assert arrivals.rate_rows_per_s is None
+
+
+def test_a_slow_drift_is_followed() -> None:
+    """Rows that become a third dearer bit by bit: after sixteen batches the prediction is within a twentieth again."""
+    model = BatchTimeModel(forgetting=0.97)
+    for batch in range(40):
+        rows = 10_000 + 500 * (batch % 5)
+        model.update(rows, rows, 0.3 + rows * 100e-6)
+    for step in range(16):
+        rows = 10_000 + 500 * (step % 5)
+        model.update(rows, rows, 0.3 + rows * 100e-6 * (1.0 + 0.33 * min(1.0, step / 8)))
+    assert model.predict_s(10_000, 10_000) == pytest.approx(0.3 + 1.33, rel=0.05)

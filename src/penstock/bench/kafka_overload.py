@@ -70,18 +70,25 @@ class KafkaOverload:
 
 
 def bench_kafka_overload(
-    app: App, goal: Goal, *, times: float, seconds: float, calm_s: float, say: Callable[[str], None]
+    app: App,
+    goal: Goal,
+    *,
+    times: float,
+    seconds: float,
+    calm_s: float,
+    store: Path | None = None,
+    say: Callable[[str], None],
 ) -> KafkaOverload:
     """Find the capacity on a standing backlog, then run plain and governed at a multiple of it.
 
     Each run has ``calm_s`` seconds of a fifth of the load before that, which are left out of its figures; the step to
-    the full load is not.
+    the full load is not. The action log goes to ``store``, where that is given.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-kafka-bench-") as scratch:
         place = Path(scratch)
         spec = ClusterSpec(place / "cluster", port=free_port())
         with running_cluster(spec) as cluster, local_session("penstock bench kafka", memory="1g", jars=jars()) as spark:
-            runner = _Runner(app, spark, KafkaClient(cluster.bootstrap), goal, place, say)
+            runner = _Runner(app, spark, KafkaClient(cluster.bootstrap), goal, place, store, say)
             capacity = runner.capacity()
             say(f"capacity: {capacity:,.0f} rows/s")
             runs = {mode: runner.run(mode, times * capacity, seconds, calm_s) for mode in (PLAIN, GOVERNED)}
@@ -95,6 +102,7 @@ class _Runner:
     client: KafkaClient
     goal: Goal
     place: Path
+    store: Path | None
     say: Callable[[str], None]
 
     def capacity(self) -> float:
@@ -122,7 +130,10 @@ class _Runner:
     def _run(
         self, mode: str, stream: KafkaStream, goal: Goal, seconds: float, *, settle_s: float, governed: bool
     ) -> QueryFigures:
-        settings = {"store.path": str(self.place / "penstock.db"), **(_CAPACITY_SETTINGS if mode == "capacity" else {})}
+        settings = {
+            "store.path": str(self.store or self.place / "penstock.db"),
+            **(_CAPACITY_SETTINGS if mode == "capacity" else {}),
+        }
         pen = attach(self.spark, settings=settings) if governed else None
         try:
             return run_app(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -153,6 +154,7 @@ def kafka(
     minimum_accuracy: Annotated[float, typer.Option(min=0, max=1, help="Smallest share of rows to keep.")] = 0.05,
     seconds: Annotated[float, typer.Option(min=10, max=3600, help="Seconds of overload in each run.")] = 60.0,
     calm: Annotated[float, typer.Option(min=0, help="Calm seconds before that, which do not count.")] = 30.0,
+    store: Annotated[Path | None, typer.Option(help="Keep the action log in this file, for 'penstock log'.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Overload an application on a Kafka broker of its own, plain and governed, under the same load.
@@ -171,6 +173,7 @@ def kafka(
         times=times,
         seconds=seconds,
         calm_s=calm,
+        store=store,
         say=lambda text: typer.echo(text, err=True),
     )
     if as_json:

@@ -16,6 +16,9 @@ _ABSOLUTE_NOISE_S = 0.02
 _SURPRISE_RATIO = 0.30
 _SURPRISE_DEVIATIONS = 2.5
 _SURPRISES_TO_RELEARN = 2
+_SAME_SIDE_TO_DRIFT = 4
+_DRIFT_RATIO = 0.04
+_DRIFT_FORGETTING = 0.5
 _SIGNIFICANT = 4.0
 _EARLY_FORGETTING = 0.85
 _EARLY_BATCHES = 15
@@ -36,6 +39,7 @@ class BatchTimeState:
     mean_duration_s: float = 0.0
     relative_noise: float = _FIRST_RELATIVE_NOISE
     surprises: int = 0
+    same_side: int = 0
 
 
 class BatchTimeModel:
@@ -51,7 +55,8 @@ class BatchTimeModel:
     The noise of a batch time is a share of it, learned from how far off the predictions were. A single batch that is
     far from its prediction (a garbage collection, a neighbour on the machine) is cut to the edge of what is plausible.
     Two in a row on the same side are a change of the query itself: the model keeps its estimate but gives up its
-    certainty, and follows within a batch or two, not dozens.
+    certainty, and follows within a batch or two, not dozens. Four in a row that are all a little longer, or shorter,
+    than predicted are a drift: older batches are forgotten faster until the model has caught up.
 
     Examples
     --------
@@ -171,6 +176,8 @@ class BatchTimeModel:
         # The first batches run on code that is still being compiled: what they tell is soon out of date.
         early = self._state.batches < _EARLY_BATCHES
         forgetting = min(self._forgetting, _EARLY_FORGETTING) if early else self._forgetting
+        if abs(self._state.same_side) >= _SAME_SIDE_TO_DRIFT:
+            forgetting = _DRIFT_FORGETTING
         regressor = (1.0, float(read_rows), float(kept_rows))
         self._rls.update(regressor, observed_s, noise_variance=noise_s**2, forgetting=forgetting)
         old, batches = self._state, self._state.batches + 1
@@ -183,6 +190,7 @@ class BatchTimeModel:
             old.mean_duration_s + weight * (observed_s - old.mean_duration_s),
             old.relative_noise,
             old.surprises,
+            old.same_side,
         )
 
     def snapshot(self) -> BatchTimeState:
@@ -200,11 +208,15 @@ class BatchTimeModel:
         known = self._state.surprises
         surprises = (known + side if known * side >= 0 else side) if side else 0
         relearn = abs(surprises) >= _SURPRISES_TO_RELEARN
+        off = (
+            0 if abs(deviation_s) <= _ABSOLUTE_NOISE_S + _DRIFT_RATIO * predicted_s else (1 if deviation_s > 0 else -1)
+        )
+        same_side = (self._state.same_side + off if self._state.same_side * off >= 0 else off) if off else 0
         if relearn:
             self._rls.forget_all()
         self._state = BatchTimeState(
             self._state.rls, self._state.batches, self._state.mean_read_rows, self._state.mean_kept_rows,
-            self._state.mean_duration_s, noise, surprises,
+            self._state.mean_duration_s, noise, surprises, same_side,
         )  # fmt: skip
         return duration_s if relearn or not side else predicted_s + side * tolerance_s
 
