@@ -6,8 +6,9 @@ import pytest
 
 from penstock.apps.stage_run import StageBatch
 from penstock.apps.stages import SHAPES, StageGraph, StageTopics, shape_named
-from penstock.bench.fanout import ACES, MODES, Fanout, StageFigures, rows_per_core_s, stage_figures, states_of
+from penstock.bench.fanout import ACES, MODES, Fanout, StageFigures, service_rate, stage_figures, states_of
 from penstock.errors import PenstockError
+from penstock.estimate.service_rate import ServiceRate
 
 
 def batches(stage: str, starts_s: list[float], rows: int) -> list[StageBatch]:
@@ -34,7 +35,7 @@ def test_few_batches(starts_s: list[float], rate: float) -> None:
 def test_cost_needs_a_batch() -> None:
     """A stage that finished nothing is told by name."""
     with pytest.raises(PenstockError, match="'slow'"):
-        rows_per_core_s("slow", batches("fast", [1.0], 10))
+        service_rate("slow", batches("fast", [1.0], 10), batch_s=2.0)
 
 
 def test_gain_is_of_medians_over_rounds() -> None:
@@ -54,7 +55,7 @@ def test_gain_is_of_medians_over_rounds() -> None:
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
 def test_shapes_are_graphs(shape: StageGraph) -> None:
     """Every shape passes the checks of a graph, and every weight is on a result that nobody reads."""
-    rates = dict.fromkeys((stage.name for stage in shape.stages), 100.0)
+    rates = dict.fromkeys((stage.name for stage in shape.stages), ServiceRate(100.0, 5.0))
     graph = shape.elements(rates, offered_rows_per_s=9.0, cores=2)
     for element, readers in zip(graph.elements, graph.readers, strict=True):
         assert (element.weight is None) == bool(readers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.control.graph_flow import LONGEST_BATCH, BatchDone, FlowPolicy, GraphFlow
@@ -94,6 +96,16 @@ def test_costs_are_learned() -> None:
     governor = GraphGovernor(GRAPH, batch_s=1.0, period_s=5.0, now_s=0.0)
     for number in range(30):
         governor.on_batch(BatchDone("medium", float(number), 0.0, 1.0), BatchCost(rows=300, core_s=1.5))
+    assert governor.rows_per_core_s["medium"] == pytest.approx(200.0, rel=0.01)
+
+
+def test_fixed_cost_is_not_taken_for_the_cost_of_rows() -> None:
+    """Of a batch's core seconds the fixed part is left out, and stays what it was in cores."""
+    elements = tuple(replace(element, idle_rows_per_s=50.0) for element in GRAPH.elements)
+    governor = GraphGovernor(ElementGraph(GRAPH.engines, GRAPH.streams, elements), batch_s=1.0, period_s=5.0, now_s=0.0)
+    fixed_s = 50.0 / ROWS_PER_CORE_S["medium"]
+    for number in range(40):
+        governor.on_batch(BatchDone("medium", float(number), 0.0, 1.0), BatchCost(rows=300, core_s=1.5 + fixed_s))
     assert governor.rows_per_core_s["medium"] == pytest.approx(200.0, rel=0.01)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from penstock.estimate.service_rate import ServiceRate
+
 INPUT = "rows"
 ENGINE = "engine"
 
@@ -43,14 +45,13 @@ class StageGraph:
     about: str
     stages: tuple[Stage, ...]
 
-    def elements(
-        self, rows_per_core_s: Mapping[str, float], *, offered_rows_per_s: float, cores: float
-    ) -> ElementGraph:
-        """The graph that tier one sees, with what each stage was measured to do in a second of a core.
+    def elements(self, rates: Mapping[str, ServiceRate], *, offered_rows_per_s: float, cores: float) -> ElementGraph:
+        """The graph that tier one sees, with what each stage was measured to do with so many cores.
 
         Examples
         --------
-        >>> rates = dict.fromkeys(["parse", "enrich", "score"], 100.0)
+        >>> from penstock.estimate.service_rate import ServiceRate
+        >>> rates = dict.fromkeys(["parse", "enrich", "score"], ServiceRate(100.0, 5.0))
         >>> CHAIN.elements(rates, offered_rows_per_s=9.0, cores=2.0).readers
         ((1,), (2,), ())
         """
@@ -62,7 +63,8 @@ class StageGraph:
                     stage.name,
                     ENGINE,
                     (stage.reads,),
-                    rows_per_core_s[stage.name],
+                    rates[stage.name].rows_per_core_s,
+                    rates[stage.name].idle_rows_per_s,
                     weight=stage.weight,
                     minimum_accuracy=stage.minimum_accuracy,
                 )

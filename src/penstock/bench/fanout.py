@@ -21,6 +21,7 @@ from penstock.apps.stages import INPUT, StageGraph, StageStart, StageTopics
 from penstock.control.graph_flow import FlowPolicy
 from penstock.control.graph_governor import GraphGovernor
 from penstock.errors import PenstockError
+from penstock.estimate.service_rate import ServiceRate, fit_service_rate
 from penstock.kafka import jars
 from penstock.kafka.broker import free_port, running_cluster
 from penstock.kafka.broker_config import ClusterSpec
@@ -43,8 +44,8 @@ _CORES = 2
 # What is left to the engine's planning, the broker and the load itself, which run on the same cores.
 _USABLE_SHARE = 0.9
 _PARTITIONS = 2
-_CALIBRATION_ROWS = 2000
-_CALIBRATION_S = 24.0
+_SMALL_ROWS, _LARGE_ROWS = 500, 3000
+_CALIBRATION_S = 18.0
 _CALIBRATIONS = 3
 _ENOUGH_BATCHES = 2
 _PLAN_PERIOD_S = 6.0
@@ -151,7 +152,9 @@ def bench_fanout(
         ):
             bench = _Bench(graph, spark, KafkaClient(cluster.bootstrap), place, batch_s, say)
             rates, states = bench.calibrate()
-            capacity = _USABLE_SHARE * _CORES / sum(1.0 / rate for rate in rates.values())
+            fixed = sum(rate.idle_rows_per_s / rate.rows_per_core_s for rate in rates.values())
+            row_s = sum(1.0 / rate.rows_per_core_s for rate in rates.values())
+            capacity = max(0.1, _USABLE_SHARE * _CORES - fixed) / row_s
             say(f"all stages together: {capacity:,.0f} rows/s; load {load * capacity:,.0f} rows/s")
             figures: list[StageFigures] = []
             for number in range(1, rounds + 1):
@@ -175,25 +178,36 @@ class _Bench:
     batch_s: float
     say: Callable[[str], None]
 
-    def calibrate(self) -> tuple[dict[str, float], dict[str, TwoStates]]:
-        """Rows for each second of a core, of every stage, while all of them run, and the states for the simulator."""
-        first = dict.fromkeys((stage.name for stage in self.graph.stages), _CALIBRATION_ROWS)
+    def calibrate(self) -> tuple[dict[str, ServiceRate], dict[str, TwoStates]]:
+        """What every stage does with so many cores while all of them run, and the states for the simulator.
+
+        Small batches and large ones: only both together tell the fixed cost of a batch from the cost of its rows.
+        """
         names = [stage.name for stage in self.graph.stages]
-        batches: list[StageBatch] = []
+        small: list[StageBatch] = []
         for attempt in range(1, _CALIBRATIONS + 1):
             # The first batches of a session compile for seconds: on a busy machine a second run finds it warm.
-            rate = _CALIBRATION_ROWS / self.batch_s
-            batches = self._run(f"calibration-{attempt}", rate, _CALIBRATION_S, first, None)
-            if all(len(later_half(name, batches)) >= _ENOUGH_BATCHES for name in names):
+            small = self._calibration_run(f"calibration-{attempt}", _SMALL_ROWS)
+            if all(len(later_half(name, small)) >= _ENOUGH_BATCHES for name in names):
                 break
             self.say(f"calibration {attempt}: too few batches to tell what rows cost")
-        return (
-            {name: rows_per_core_s(name, batches) for name in names},
-            {name: states_of(name, batches) for name in names if len(later_half(name, batches)) > 1},
-        )
+        large = self._calibration_run("calibration-large", _LARGE_ROWS)
+        used = {name: [*later_half(name, small), *later_half(name, large)] for name in names}
+        rates = {name: service_rate(name, own, batch_s=self.batch_s) for name, own in used.items()}
+        return rates, {name: states_of(name, large) for name in names if len(later_half(name, large)) > 1}
+
+    def _calibration_run(self, name: str, rows: int) -> list[StageBatch]:
+        first = dict.fromkeys((stage.name for stage in self.graph.stages), rows)
+        return self._run(name, rows / self.batch_s, _CALIBRATION_S, first, None)
 
     def run(
-        self, name: str, mode: str, rates: dict[str, float], load_rows_per_s: float, settle_s: float, seconds: float
+        self,
+        name: str,
+        mode: str,
+        rates: dict[str, ServiceRate],
+        load_rows_per_s: float,
+        settle_s: float,
+        seconds: float,
     ) -> tuple[list[StageBatch], float]:
         """One run of a mode; gives its batches and the moment from which they count."""
         governor, first = None, None
@@ -227,22 +241,26 @@ class _Bench:
             sender.join()
 
 
-def rows_per_core_s(stage: str, batches: Sequence[StageBatch]) -> float:
-    """Rows for each second of a core over the later half of a stage's batches.
+def service_rate(stage: str, batches: Sequence[StageBatch], *, batch_s: float) -> ServiceRate:
+    """What a stage does with so many cores, from batches of different size: ``a c - b``.
 
     Examples
     --------
-    >>> done = [StageBatch("fast", 0.0, 1.0, 100, 0.0, core_s, None) for core_s in (4.0, 2.0, 0.5, 0.5)]
-    >>> rows_per_core_s("fast", done)
-    200.0
+    Half a second of a core for every batch and a hundredth for every row, in batches of two seconds:
+
+    >>> sizes = (100, 400, 100, 400)
+    >>> done = [StageBatch("fast", 0.0, 1.0, rows, 0.0, 0.5 + rows / 100, None) for rows in sizes]
+    >>> rate = service_rate("fast", done, batch_s=2.0)
+    >>> round(rate.rows_per_core_s, 3), round(rate.idle_rows_per_s, 3)
+    (100.0, 25.0)
     """
-    later = later_half(stage, batches)
-    core_s = sum(batch.core_s for batch in later)
-    if not core_s > 0:
+    own = [batch for batch in batches if batch.stage == stage]
+    found = fit_service_rate([batch.core_s / batch_s for batch in own], [batch.rows / batch_s for batch in own])
+    if found is None:
         raise PenstockError(
             f"stage {stage!r} finished no batch while its cost was measured: the machine is too busy, or too slow"
         )
-    return sum(batch.rows for batch in later) / core_s
+    return found
 
 
 def later_half(stage: str, batches: Sequence[StageBatch]) -> list[StageBatch]:

@@ -196,7 +196,7 @@ def fanout(
     seconds: Annotated[float, typer.Option(min=5, max=3600, help="Seconds that count, of each run.")] = 15.0,
     settle: Annotated[float, typer.Option(min=0, max=600, help="Seconds before that, which do not count.")] = 8.0,
     rounds: Annotated[int, typer.Option(min=1, max=99, help="How often each mode has its turn.")] = 2,
-    batch: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds between two batches of a query.")] = 2.0,
+    batch: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds between two batches of a query.")] = 3.0,
     as_json: AsJson = False,
 ) -> None:
     """Run queries joined by Kafka topics under more load than fits: ACES, plain Spark and a min-flow chain in turn.

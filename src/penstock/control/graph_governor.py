@@ -27,8 +27,9 @@ class BatchCost:
 class GraphGovernor:
     """Learns what rows cost and how many come, plans targets periodically, and limits what each query reads.
 
-    ``h(c) = a c`` is learned as rows for each second of a core. The fixed part ``b`` is left to the length of a batch:
-    all batches of a query have about the same length, so cores and rows of one query do not tell ``a`` from ``b``.
+    ``a`` of ``h(c) = a c - b`` follows what rows cost beyond the fixed cost of a batch, ``b / a`` cores for its length.
+    That fixed cost stays as it was given: batches of a governed query are all about as large, which does not tell it
+    from the cost of rows. Without it, small batches would seem dear, be allowed few rows, and stay small.
 
     Examples
     --------
@@ -55,6 +56,7 @@ class GraphGovernor:
         policy: FlowPolicy = FlowPolicy.MAX,
     ) -> None:
         self._graph = graph
+        self._batch_s = batch_s
         self._planner = AllocationPlanner(period_s=period_s)
         self.plan: Plan = self._planner.plan(graph, now_s=now_s)
         self._flow = GraphFlow(graph, self.targets_rows_per_s, batch_s=batch_s, policy=policy)
@@ -91,8 +93,12 @@ class GraphGovernor:
         if cost.core_s and cost.rows:
             # A batch of few rows, with all of its fixed cost, must not count as much as a full one.
             gain = _GAIN * min(1.0, cost.rows / self._flow.first_limit(batch.element))
-            row_s = (1.0 - gain) / element.rows_per_core_s + gain * cost.core_s / cost.rows
-            element = replace(element, rows_per_core_s=1.0 / row_s)
+            fixed_cores = element.idle_rows_per_s / element.rows_per_core_s
+            before_s = 1.0 / element.rows_per_core_s
+            # A batch that came cheaper than its fixed cost says little: no row counts less than a tenth of before.
+            seen_s = max(0.1 * before_s, (cost.core_s - fixed_cores * self._batch_s) / cost.rows)
+            rate = 1.0 / ((1.0 - gain) * before_s + gain * seen_s)
+            element = replace(element, rows_per_core_s=rate, idle_rows_per_s=fixed_cores * rate)
         if before is not None and len(element.reads) == 1 and element.reads[0] in graph.stream_index:
             arrived = max(0.0, (cost.rows + batch.lag_rows - before) / batch.period_s)
             streams = tuple(
