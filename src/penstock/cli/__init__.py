@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli import bench, demo, doctor, experiment, explain, kafka, load, log, run, settings, version
+from penstock.cli import bench, cluster, demo, doctor, experiment, explain, kafka, load, log, run, settings, version
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ for _name, _command in _COMMANDS.items():
     app.command(_name, help=_help_of(_command))(_command)
 for _name, _group, _callback in (
     ("bench", bench.app, bench.every),
+    ("cluster", cluster.app, cluster.cluster),
     ("experiment", experiment.app, experiment.experiment),
     ("kafka", kafka.app, kafka.kafka),
 ):
