@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 _STATE_FILE = "cluster.json"
 _READY_WITHIN_S = 90.0
 _STOPPED_WITHIN_S = 20.0
+# A machine that slept must not find its workers struck off; a worker that dies is noticed by its connection.
+_PROPERTIES = ("-Djava.awt.headless=true", "-Dspark.worker.timeout=3600")
 # What belongs to the driver that started the cluster and would confuse executors that inherit it.
 _NOT_INHERITED = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_CONF_DIR")
 
@@ -193,16 +195,16 @@ def _start(cluster: StandaloneCluster, daemon: Daemon) -> Daemon:
     log = _log(cluster, daemon)
     log.parent.mkdir(parents=True, exist_ok=True)
     jars = spark_jars()
-    java = [required_java(), f"-Xmx{cluster.spec.heap}", "-Djava.awt.headless=true", "-cp", f"{jars}/*"]
+    java = [required_java(), f"-Xmx{cluster.spec.heap}", *_PROPERTIES, "-cp", f"{jars}/*"]
     if daemon.number == 0:
         main = [MASTER_CLASS, *master_arguments(cluster.port, cluster.ui_port)]
     else:
         main = [WORKER_CLASS, *worker_arguments(cluster.spec, daemon.number, cluster.master_url)]
-    started = start_daemon([*java, *main], log, environment=_environment(jars.parent))
+    started = start_daemon([*java, *main], log, environment=_environment(jars))
     return replace(daemon, pid=started.pid, started_s=started.started_s)
 
 
-def _environment(spark_home: Path) -> dict[str, str]:
+def _environment(jars: Path) -> dict[str, str]:
     """What the daemons, and through them the executors, find around them."""
     import penstock  # noqa: PLC0415 - asks where this very package lies
 
@@ -211,7 +213,9 @@ def _environment(spark_home: Path) -> dict[str, str]:
     paths = [Path(penstock.__file__).parents[1], *map(Path, filter(None, os.environ.get("PYTHONPATH", "").split(":")))]
     return {
         **inherited,
-        "SPARK_HOME": str(spark_home),
+        "SPARK_HOME": str(jars.parent),
+        # Spark's shell scripts set this; without it a worker looks for a source tree and starts no executor.
+        "SPARK_SCALA_VERSION": next(jars.glob("spark-core_*.jar")).name.removeprefix("spark-core_").split("-")[0],
         "SPARK_LOCAL_IP": HOST,
         "PYTHONPATH": ":".join(dict.fromkeys(str(path.absolute()) for path in paths)),
     }
