@@ -22,10 +22,9 @@ class Rig:
 
     def __init__(self, cluster: FakeCluster | None = None, bounds: Bounds | None = None, **options: Any) -> None:
         self.cluster = cluster or FakeCluster()
-        self.wish, self.store = Wish(), options.pop("store", MemoryStore())
-        self.scaler = Scaler(
-            self.cluster, bounds or Bounds(1, 6), self.wish, self.store, clock=self.cluster.clock, **options
-        )
+        bounds = bounds or Bounds(1, 6)
+        self.wish, self.store = Wish(bounds.first), options.pop("store", MemoryStore())
+        self.scaler = Scaler(self.cluster, bounds, self.wish, self.store, clock=self.cluster.clock, **options)
         self.scaler.begin()
 
     def run(self, seconds: int, wish: int | None = None) -> None:

@@ -146,9 +146,9 @@ def stop_worker(directory: Path, number: int, *, timeout_s: float = _STOPPED_WIT
 
 
 @contextmanager
-def running_cluster(spec: StandaloneSpec) -> Iterator[StandaloneCluster]:
+def running_cluster(spec: StandaloneSpec, *, timeout_s: float = _READY_WITHIN_S) -> Iterator[StandaloneCluster]:
     """A cluster that is stopped at the end, whatever happens."""
-    cluster = start_cluster(spec)
+    cluster = start_cluster(spec, timeout_s=timeout_s)
     try:
         yield cluster
     finally:

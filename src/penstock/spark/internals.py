@@ -489,6 +489,12 @@ def live_executors(spark: SparkSession) -> list[LiveExecutor]:
     ]
 
 
+def failed_tasks(spark: SparkSession) -> int:
+    """Tasks that failed since the application began, on executors that are gone as well."""
+    found = _context(spark).statusStore().executorList(False)
+    return sum(int(found.apply(index).failedTasks()) for index in range(found.size()))
+
+
 def request_executors(spark: SparkSession, total: int) -> bool:
     """Ask the cluster for so many executors in all; those beyond them stay until they are released.
 
