@@ -98,10 +98,7 @@ class Run:
 
     def await_size(self, executors: int) -> None:
         """Wait until so many serve, none leaves, and the log says so."""
-        self.await_that(
-            lambda: self.serving() == executors and not self.engine.pool.look().leaving, f"size {executors}"
-        )
-        time.sleep(2.5)
+        self.await_that(lambda: self.serving() == executors and self.scaler.is_settled, f"size {executors}")
 
     def await_batches(self, count: int) -> None:
         """Wait for so many batches more."""
@@ -118,20 +115,24 @@ class Run:
         self.scaler.stop()
         reports = [report for report in self.query.recentProgress if report.numInputRows]
         rows = sum(report.numInputRows for report in reports)
-        last = json.loads(reports[-1].sources[0].endOffset)
-        first = reports[0].sources[0].startOffset
         return {
             "is_active": self.query.isActive,
             "run_ids": sorted({str(report.runId) for report in self.query.recentProgress}),
             "batch_ids": [report.batchId for report in reports],
             "rows": rows,
-            "rows_by_offset": last["row"] - (json.loads(first)["row"] if first else 0),
+            "rows_by_offset": row_of(reports[-1].sources[0].endOffset) - row_of(reports[0].sources[0].startOffset),
             "failed_tasks": internals.failed_tasks(self.engine.spark),
             "actions": [record.to_dict() for record in self.store.actions()],
             "start_s": self.scaler.starts.snapshot().observed_s,
             "release_s": self.scaler.releases.snapshot().observed_s,
             **more,
         }
+
+
+def row_of(offset: object) -> int:
+    """The row that an offset names; a query begins before the first one."""
+    tree = json.loads(offset) if isinstance(offset, str) else offset
+    return int(tree["row"]) if isinstance(tree, dict) else 0
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from live.helpers import show
+from penstock.cli import main
 from penstock.cluster.standalone import running_cluster, start_worker
 from penstock.cluster.standalone_config import StandaloneSpec
 
@@ -131,9 +132,14 @@ def test_executors_follow_the_load(cluster: StandaloneCluster) -> None:
     show(f"decided {decided}; started in {result['start_s']} s, left in {result['release_s']} s")
 
 
-def test_nothing_is_left_behind(tmp_path: Path) -> None:
-    """A cluster that was up and is down has no process of its own any more, and its master's port is free."""
-    with running_cluster(StandaloneSpec(tmp_path, workers=1, cores=1, memory="1g"), timeout_s=PATIENCE_S) as cluster:
-        started = [psutil.Process(daemon.pid) for daemon in cluster.daemons]
-        assert all(process.is_running() for process in started)
+def test_nothing_is_left_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cluster of the command line is up, tells where it is, and leaves no process once it is down."""
+    place = ["--dir", str(tmp_path / "spark"), "--json"]
+    assert main(["cluster", "up", "--workers", "1", "--cores", "3", "--memory", "1g", *place]) == 0
+    up = json.loads(capsys.readouterr().out)
+    started = [psutil.Process(row["pid"]) for row in up["rows"]]
+    assert (up["is_running"], up["cores_free"], up["memory_free_mb"], len(started)) == (True, 3, 1024, 2)
+    assert main(["cluster", "status", *place]) == 0
+    assert main(["cluster", "down", "--delete", *place]) == 0
     assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in started)
+    assert not (tmp_path / "spark").exists()

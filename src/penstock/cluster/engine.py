@@ -13,6 +13,7 @@ from penstock.cluster.engine_spec import Standalone
 from penstock.cluster.pool import ExecutorPool
 from penstock.cluster.scaler import Scaler
 from penstock.errors import ClusterError
+from penstock.model import Mode
 from penstock.process.ports import HOST
 from penstock.spark.workload import WorkloadCollector
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from penstock.cluster.engine_spec import EngineSpec, Place
     from penstock.cluster.policy import ScalingPolicy
-    from penstock.model import Mode
     from penstock.store import Store
 
 
@@ -36,13 +36,10 @@ class Engine:
     spark: SparkSession
     pool: ExecutorPool
 
-    def scaler(self, policy: ScalingPolicy, store: Store, *, mode: Mode | None = None, every_s: float = 1.0) -> Scaler:
+    def scaler(self, policy: ScalingPolicy, store: Store, *, mode: Mode = Mode.ACT, every_s: float = 1.0) -> Scaler:
         """A scaler on this engine that tells its policy what arrives and waits; not yet started."""
         workload = WorkloadCollector(self.spark)
-        wanted = {} if mode is None else {"mode": mode}
-        return Scaler(
-            self.pool, self.spec.bounds, policy, store, workload=workload.look, every_s=every_s, **wanted
-        )  # fmt: skip
+        return Scaler(self.pool, self.spec.bounds, policy, store, workload=workload.look, mode=mode, every_s=every_s)
 
 
 @contextmanager

@@ -133,6 +133,11 @@ class Scaler:
     ) -> None:
         self.stop()
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was decided is there: nobody is waited for, nobody is on the way out."""
+        return self._growth is None and not self._shrinking
+
     def begin(self) -> None:
         """Record the first size; what is there already is neither learned from nor awaited."""
         reason = f"the first size, of {self.bounds.minimum} to {self.bounds.maximum} executors"
