@@ -56,6 +56,8 @@ def _common(spec: EngineSpec) -> dict[str, str]:
         "spark.storage.decommission.enabled": "true",
         "spark.storage.decommission.shuffleBlocks.enabled": "true",
         "spark.storage.decommission.rddBlocks.enabled": "true",
+        # Spark looks every 30 s whether blocks are still to be passed on; an executor would leave that much later.
+        "spark.storage.decommission.replicationReattemptInterval": "2s",
         # One whose blocks nobody can take would stay for ever.
         "spark.executor.decommission.forceKillTimeout": f"{spec.release_within_s:.0f}s",
     }
