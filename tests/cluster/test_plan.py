@@ -28,7 +28,7 @@ def situations(draw: st.DrawFn) -> tuple[tuple[Executor, ...], int, Bounds]:
 
 @given(situations())
 def test_a_step_leads_to_the_target_and_the_next_is_quiet(situation: tuple[tuple[Executor, ...], int, Bounds]) -> None:
-    """After a step no more serve than wanted, standby is what it may be, and nothing is moved to and fro."""
+    """After a step no more serve than wanted, standby is what it may be, and a second step moves nobody back."""
     executors, target, bounds = situation
     step = plan_step(executors, target, bounds)
     assert step.total == min(target + bounds.standby, bounds.maximum)

@@ -150,7 +150,7 @@ def test_a_lost_executor_is_told_and_its_replacement_measured() -> None:
     (fault,) = rig.log(ActionKind.FAULT)
     assert fault.cause == "loss of executor 1"
     outcome = rig.log(ActionKind.EXECUTORS_DONE)[-1]
-    assert outcome.reason == "1 -> 2 executors serve, 6.0 s after the decision"
+    assert outcome.reason == "1 -> 2 executors serve, 6.0 s after the loss was seen"
     assert outcome.cause == f"action {rig.store.actions(kinds=(ActionKind.FAULT,))[0].action_id}"
 
 

@@ -208,13 +208,13 @@ def killed_worker(directory: Path) -> dict[str, Any]:
         run.await_that(lambda: run.serving() < 2, "loss", within_s=60)
         run.await_size(2)
         run.await_batches(3)
-        return run.result(executors_killed=len(victims) - 1)
+        return run.result(processes_killed=len(victims) - 1)
 
 
 def ramp(directory: Path) -> dict[str, Any]:
     """Load in levels up and down again; the executors follow."""
     policy = PerExecutor(500.0, [])
-    levels = "levels:rates=300/800/1400/1900/1400/800/300,each=25,end=hold"
+    levels = "levels:rates=300/800/1400/1900/1400/800/300,each=20,end=hold"
     with running(directory, Bounds(1, 4, 1), policy, levels) as run:
         run.await_that(lambda: run.scaler.target == 4, "top", within_s=400)
         run.await_size(4)

@@ -104,7 +104,7 @@ def test_a_killed_worker_is_survived(cluster: StandaloneCluster) -> None:
     finally:
         start_worker(cluster.spec.directory, 1, timeout_s=PATIENCE_S)
     assert_undisturbed(result)
-    assert result["executors_killed"] >= 1
+    assert result["processes_killed"] >= 1
     losses = of_kind(result, "fault")
     assert losses
     assert all(loss["cause"].startswith("loss of executor") for loss in losses)

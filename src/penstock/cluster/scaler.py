@@ -48,6 +48,7 @@ class _Growth:
     target: int
     expected_s: float | None
     serving: frozenset[str]
+    since: str = "the decision"
     called_s: float | None = None
     is_overdue: bool = False
 
@@ -202,6 +203,7 @@ class Scaler:
         self._ledger.ask(len(lost), now_s=now_s)
         if self._growth is None and len(view.serving) < self.target:
             self._growth = self._awaited(action_id, now_s, len(view.serving), frozenset(view.serving))
+            self._growth.since = "the loss was seen"
 
     def _tell_releases(self, gone: list[Gone]) -> None:
         for one in gone:
@@ -226,7 +228,7 @@ class Scaler:
             took_s = max(0.0, max(moments, default=now_s) - growth.decided_s)
             origin = f", {from_standby} of them from standby" if from_standby else ""
             reason = f"{growth.previous} -> {len(view.serving)} executors serve{origin}"
-            self._tell_outcome(growth.action_id, reason, took_s, growth.expected_s)
+            self._tell_outcome(growth.action_id, reason, took_s, growth.expected_s, growth.since)
         elif not growth.is_overdue and now_s - growth.decided_s > self._patience_s():
             growth.is_overdue = True
             waited = (
@@ -235,14 +237,16 @@ class Scaler:
             reason = f"{waited}; the cluster gives no more now, and the request stands"
             self._record(Action(ActionKind.INFEASIBLE, self._name, f"action {growth.action_id}", reason))
 
-    def _tell_outcome(self, action_id: int, reason: str, took_s: float, expected_s: float | None) -> None:
+    def _tell_outcome(
+        self, action_id: int, reason: str, took_s: float, expected_s: float | None, since: str = "the decision"
+    ) -> None:
         told = "" if expected_s is None else f" ({expected_s:.1f} s was expected)"
         self._record(
             Action(
                 ActionKind.EXECUTORS_DONE,
                 self._name,
                 f"action {action_id}",
-                f"{reason}, {took_s:.1f} s after the decision{told}",
+                f"{reason}, {took_s:.1f} s after {since}{told}",
                 value=took_s,
                 previous=expected_s,
                 unit="s",
