@@ -14,7 +14,8 @@
     ├── StoreError                the action log cannot be opened, written or understood
     ├── EnvironmentCheckError     Java, Python or memory is not what Spark needs
     ├── ArtifactError             jars that cannot be resolved or found
-    └── BrokerError               a Kafka broker, topic or group that does not do what was asked
+    ├── BrokerError               a Kafka broker, topic or group that does not do what was asked
+    └── ClusterError              a Spark cluster or engine that does not start, stop, answer or fit
 """
 
 from __future__ import annotations
@@ -87,3 +88,7 @@ class ArtifactError(PenstockError):
 
 class BrokerError(PenstockError):
     """A Kafka broker that does not start, stop or answer, or a topic or group that is not as it was taken to be."""
+
+
+class ClusterError(PenstockError):
+    """A Spark cluster that does not start, stop or answer, or an engine that cannot be as it is described."""

@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import ArtifactError, EnvironmentCheckError
 from penstock.kafka import artifacts
 from penstock.kafka.artifacts import BROKER, CONNECTORS, Artifact, ArtifactSet, cache_directory, connector_set, resolved
-from penstock.kafka.java import required_java
+from penstock.process.java import required_java
 
 ONE = ArtifactSet("one", (Artifact("org.example", "thing", "1.0"),), transitive=False)
 

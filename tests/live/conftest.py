@@ -47,8 +47,9 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker of its own for all tests that share it, on a free port, gone with the last of them."""
-    from penstock.kafka.broker import free_port, running_cluster  # noqa: PLC0415 - only live tests need a broker
+    from penstock.kafka.broker import running_cluster  # noqa: PLC0415 - only live tests need a broker
     from penstock.kafka.broker_config import ClusterSpec  # noqa: PLC0415 - as above
+    from penstock.process.ports import free_port  # noqa: PLC0415 - as above
 
     with running_cluster(ClusterSpec(tmp_path_factory.mktemp("kafka"), port=free_port())) as cluster:
         yield cluster

@@ -17,9 +17,9 @@ from live.kafka_helpers import new_topic
 from penstock.apps.catalog import APPS
 from penstock.apps.run import run_app
 from penstock.apps.streams import EmbeddedStream, KafkaStream
-from penstock.kafka.broker import free_port
 from penstock.kafka.client import KafkaClient
 from penstock.model.profile import LoadProfile
+from penstock.process.ports import free_port
 from penstock.spark.load import register
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from penstock.cli import main
 from penstock.kafka.artifacts import BROKER, TOOLS, connector_set, resolved
 from penstock.kafka.client import KafkaClient
 from penstock.kafka.group import GroupCommits
-from penstock.kafka.java import required_java
 from penstock.kafka.lag import TopicRates, offsets_of_checkpoint, offsets_of_progress, query_lag
 from penstock.kafka.load import run_load
 from penstock.kafka.load_sinks import KafkaTarget
 from penstock.model import Action, ActionKind, Metric, QueryName
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import PlainContent
+from penstock.process.java import required_java
 from penstock.spark.collector import parse_progress
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from live.helpers import show, wait_for_batches, wait_until
 from live.kafka_helpers import fill, kafka_rows, new_topic, start
 from penstock import Goal
 from penstock.errors import BrokerError
-from penstock.kafka.broker import free_port, running_cluster, start_cluster, start_node, stop_node
-from penstock.kafka.broker_config import HOST, ClusterSpec
+from penstock.kafka.broker import running_cluster, start_cluster, start_node, stop_node
+from penstock.kafka.broker_config import ClusterSpec
 from penstock.kafka.client import KafkaClient
 from penstock.kafka.load import run_load
 from penstock.kafka.load_records import SCHEMAS
@@ -24,6 +24,7 @@ from penstock.kafka.load_sinks import KafkaTarget
 from penstock.model import Metric, QueryName
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import PlainContent
+from penstock.process.ports import HOST, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

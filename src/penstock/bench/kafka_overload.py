@@ -12,12 +12,13 @@ from penstock.apps.run import run_app
 from penstock.apps.session import local_session
 from penstock.apps.streams import KafkaStream
 from penstock.kafka import jars
-from penstock.kafka.broker import free_port, running_cluster
+from penstock.kafka.broker import running_cluster
 from penstock.kafka.broker_config import ClusterSpec
 from penstock.kafka.client import KafkaClient
 from penstock.kafka.load import run_load
 from penstock.kafka.load_sinks import KafkaTarget
 from penstock.model.profile import LoadProfile
+from penstock.process.ports import free_port
 from penstock.spark.attach import attach
 
 if TYPE_CHECKING:

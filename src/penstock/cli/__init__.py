@@ -15,7 +15,21 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli import bench, demo, doctor, experiment, explain, kafka, load, log, run, settings, version
+from penstock.cli import (
+    bench,
+    calibrate,
+    cluster,
+    demo,
+    doctor,
+    experiment,
+    explain,
+    kafka,
+    load,
+    log,
+    run,
+    settings,
+    version,
+)
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -26,6 +40,7 @@ __all__ = ["app", "main"]
 EXIT_FAILED_CHECK, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 
 _COMMANDS: dict[str, Callable[..., None]] = {
+    "calibrate": calibrate.command,
     "demo": demo.command,
     "doctor": doctor.command,
     "explain": explain.command,
@@ -67,6 +82,7 @@ for _name, _command in _COMMANDS.items():
     app.command(_name, help=_help_of(_command))(_command)
 for _name, _group, _callback in (
     ("bench", bench.app, bench.every),
+    ("cluster", cluster.app, cluster.cluster),
     ("experiment", experiment.app, experiment.experiment),
     ("kafka", kafka.app, kafka.kafka),
 ):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.machine import java_major, java_version
 from penstock.cli.version import spark_version
-from penstock.kafka.java import java_command
+from penstock.process.java import java_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING
 
-from penstock.kafka.java import java_command
+from penstock.process.java import java_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

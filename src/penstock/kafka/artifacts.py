@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import ArtifactError
-from penstock.kafka.java import required_java
+from penstock.process.java import required_java, spark_jars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -142,7 +142,8 @@ def _run_ivy(wanted: ArtifactSet, scratch: Path, target: Path) -> None:
     # The cache of Ivy itself goes with the scratch directory: the jars would be on the disk twice.
     arguments = ["-ivy", str(module), "-cache", str(scratch / "ivy"), "-confs", "default"]
     pattern = f"{target}/[artifact]-[revision].[ext]"
-    command = [required_java(), "-cp", f"{_pyspark_jars()}/*", "org.apache.ivy.Main", *arguments, "-retrieve", pattern]
+    jars = f"{spark_jars('ivy-*.jar')}/*"
+    command = [required_java(), "-cp", jars, "org.apache.ivy.Main", *arguments, "-retrieve", pattern]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_RESOLVED_WITHIN_S, check=False)
     except subprocess.TimeoutExpired as error:
@@ -162,15 +163,3 @@ def _last_words(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     telling = [line for line in lines if "not found" in line.lower() or "error" in line.lower() or "refused" in line]
     return (telling or lines or ["Ivy said nothing"])[-1]
-
-
-def _pyspark_jars() -> Path:
-    import pyspark  # noqa: PLC0415 - Spark is imported only where it is used
-
-    home = os.environ.get("SPARK_HOME")
-    places = [Path(home) / "jars"] if home else []
-    places.append(Path(pyspark.__file__).parent / "jars")
-    for place in places:
-        if list(place.glob("ivy-*.jar")):
-            return place
-    raise ArtifactError(f"no Ivy among Spark's jars in {', '.join(map(str, places))}: install pyspark from PyPI")

@@ -1,8 +1,7 @@
 """Start and stop Kafka brokers for development and tests.
 
 A cluster lives in a directory: data, configuration and log of each node, and ``cluster.json`` with the nodes and their
-processes. A process is known by its id *and* the moment it began, so that another process which got the same id later
-is never taken for a broker.
+processes, known by their ids *and* the moments they began (:mod:`penstock.process.daemon`).
 """
 
 from __future__ import annotations
@@ -10,31 +9,36 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 import subprocess
 import time
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import psutil
 
 from penstock.errors import BrokerError
 from penstock.kafka.artifacts import BROKER, resolved
-from penstock.kafka.broker_config import HOST, ClusterSpec, Node, node_directory, node_properties
-from penstock.kafka.java import required_java
+from penstock.kafka.broker_config import ClusterSpec, Node, node_directory, node_properties
+from penstock.process.daemon import (
+    end_processes,
+    find_process,
+    last_words,
+    last_words_of,
+    start_daemon,
+    state_directory,
+    write_state,
+)
+from penstock.process.java import required_java
+from penstock.process.ports import free_port, is_free, listens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 _STATE_FILE = "cluster.json"
 _READY_WITHIN_S = 60.0
 _STOPPED_WITHIN_S = 20.0
 _FORMATTED_WITHIN_S = 60.0
-_SAME_PROCESS_WITHIN_S = 2.0
-_LAST_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,7 @@ class Cluster:
 
 def default_directory(environment: Mapping[str, str] | None = None) -> Path:
     """Where ``penstock kafka`` keeps its cluster: ``$XDG_STATE_HOME/penstock/kafka``, or below ``~/.local/state``."""
-    surroundings = os.environ if environment is None else environment
-    return Path(surroundings.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "penstock" / "kafka"
+    return state_directory("kafka", environment)
 
 
 def start_cluster(spec: ClusterSpec, *, timeout_s: float = _READY_WITHIN_S) -> Cluster:
@@ -157,13 +160,6 @@ def require_cluster(directory: Path) -> Cluster:
     return cluster
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
 def _already_running(cluster: Cluster, spec: ClusterSpec) -> Cluster:
     if cluster.nodes[0].port != spec.port:
         raise BrokerError(
@@ -199,32 +195,19 @@ def _new_cluster_id() -> str:
             return text
 
 
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError as error:
-            raise BrokerError(f"port {port} is taken by another program: choose one with --port") from error
-
-
 def _format(place: Path, cluster_id: str) -> None:
     properties = str(place / "server.properties")
     command = [*_java("128m"), "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", properties]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_FORMATTED_WITHIN_S, check=False)
     if done.returncode != 0:
-        raise BrokerError(f"{place} could not be prepared for Kafka: {_tail(done.stdout + done.stderr)}")
+        raise BrokerError(f"{place} could not be prepared for Kafka: {last_words(done.stdout + done.stderr)}")
 
 
 def _start_node(cluster: Cluster, node: Node) -> Node:
     place = node_directory(cluster.directory, node)
-    with (place / "server.log").open("ab") as log:
-        # In a session of its own: Control-C at the terminal must not stop what 'up' was asked to leave running.
-        process = subprocess.Popen(
-            [*_java(cluster.heap), "kafka.Kafka", str(place / "server.properties")],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
-    return replace(node, pid=process.pid, started_s=psutil.Process(process.pid).create_time())
+    command = [*_java(cluster.heap), "kafka.Kafka", str(place / "server.properties")]
+    started = start_daemon(command, _log(cluster, node))
+    return replace(node, pid=started.pid, started_s=started.started_s)
 
 
 def _java(heap: str) -> list[str]:
@@ -240,43 +223,14 @@ def _await_answer(cluster: Cluster, timeout_s: float) -> None:
     while time.monotonic() < deadline_s:
         for node in cluster.nodes:
             if node.pid is not None and _process(node) is None:
-                raise BrokerError(f"broker {node.node_id} ended while it started: {_last_words(cluster, node)}")
-        if all(_listens(node.port) for node in cluster.nodes if node.pid is not None):
+                raise BrokerError(f"broker {node.node_id} ended while it started: {last_words_of(_log(cluster, node))}")
+        if all(listens(node.port) for node in cluster.nodes if node.pid is not None):
             with suppress(BrokerError):
                 if set(KafkaClient(cluster.bootstrap, timeout_s=2.0).brokers()) >= set(wanted):
                     return
         time.sleep(0.1)
-    log = node_directory(cluster.directory, cluster.nodes[0]) / "server.log"
+    log = _log(cluster, cluster.nodes[0])
     raise BrokerError(f"the cluster in {cluster.directory} does not answer after {timeout_s:g} s; its log is {log}")
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(0.5)
-        return probe.connect_ex((HOST, port)) == 0
-
-
-def _end(running: list[tuple[Node, psutil.Process]], timeout_s: float) -> tuple[Node, ...]:
-    for _, process in running:
-        with suppress(psutil.NoSuchProcess):
-            process.terminate()
-    _, alive = psutil.wait_procs([process for _, process in running], timeout=timeout_s)
-    for process in alive:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(alive, timeout=timeout_s)
-    return tuple(node for node, process in running if process in alive)
-
-
-def _process(node: Node) -> Any:  # noqa: ANN401 - psutil has no types
-    if node.pid is None or node.started_s is None:
-        return None
-    with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(node.pid)
-        same = abs(process.create_time() - node.started_s) < _SAME_PROCESS_WITHIN_S
-        if same and process.status() != psutil.STATUS_ZOMBIE:
-            return process
-    return None
 
 
 def _node(cluster: Cluster, node_id: int) -> Node:
@@ -286,25 +240,25 @@ def _node(cluster: Cluster, node_id: int) -> Node:
     raise BrokerError(f"the cluster in {cluster.directory} has no broker {node_id}, only 1 to {len(cluster.nodes)}")
 
 
-def _last_words(cluster: Cluster, node: Node) -> str:
-    log = node_directory(cluster.directory, node) / "server.log"
-    return f"{_tail(log.read_text(encoding='utf-8', errors='replace'))}; its log is {log}"
+def _require_free(port: int) -> None:
+    if not is_free(port):
+        raise BrokerError(f"port {port} is taken by another program: choose one with --port")
 
 
-def _tail(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines()]
-    telling = [line for line in lines if line and not line.startswith("at ")]
-    return " | ".join(telling[-_LAST_LINES:]) or "without a word"
+def _end(running: list[tuple[Node, Any]], timeout_s: float) -> tuple[Node, ...]:
+    forced = end_processes([process for _, process in running], timeout_s)
+    return tuple(node for node, process in running if process in forced)
+
+
+def _process(node: Node) -> Any:  # noqa: ANN401 - psutil has no types
+    return find_process(node.pid, node.started_s)
+
+
+def _log(cluster: Cluster, node: Node) -> Path:
+    return node_directory(cluster.directory, node) / "server.log"
 
 
 def _write(cluster: Cluster) -> None:
-    tree = {
-        "cluster_id": cluster.cluster_id,
-        "heap": cluster.heap,
-        "nodes": [asdict(node) for node in cluster.nodes],
-    }
-    cluster.directory.mkdir(parents=True, exist_ok=True)
-    path = cluster.directory / _STATE_FILE
-    scratch = path.with_suffix(".new")
-    scratch.write_text(json.dumps(tree, indent=2) + "\n", encoding="utf-8")
-    scratch.replace(path)
+    nodes = [asdict(node) for node in cluster.nodes]
+    tree = {"cluster_id": cluster.cluster_id, "heap": cluster.heap, "nodes": nodes}
+    write_state(cluster.directory / _STATE_FILE, tree)

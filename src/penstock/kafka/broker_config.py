@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.errors import BrokerError
+from penstock.process.ports import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-HOST = "127.0.0.1"
 MAX_BROKERS = 9
 _MIN_PORT, _MAX_PORT = 1024, 65_535 - MAX_BROKERS
 

@@ -24,6 +24,8 @@ class ActionKind(StrEnum):
     RELEASE = "release"
     READ_LIMIT = "read_limit"
     KEEP_FRACTION = "keep_fraction"
+    EXECUTORS = "executors"
+    EXECUTORS_DONE = "executors_done"
     HOLD = "hold"
     INFEASIBLE = "infeasible"
     LEAVE_ALONE = "leave_alone"

@@ -37,6 +37,9 @@ _WRITER_CLASS = "org.apache.spark.sql.classic.DataStreamWriter"
 _CONTEXT_CLASS = "org.apache.spark.SparkContext"
 _LISTENER_CLASS = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
 _LISTENER_WRAPPER_CLASS = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
+_BACKEND_CLASS = "org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend"
+_DECOMMISSION_INFO_CLASS = "org.apache.spark.scheduler.ExecutorDecommissionInfo"
+_STANDBY_MESSAGE = "on standby by Penstock"
 _JVM_ENDS_WITHIN_S = 30.0
 
 
@@ -50,6 +53,8 @@ class Ability(StrEnum):
     WRITER_NAME = "names of queries before they start"
     EXECUTORS = "CPU, heap and garbage collection of executors"
     TEXT_REPORTS = "progress reports as text"
+    SCALING = "executors added and removed while queries run"
+    STANDBY = "executors kept warm without work"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,14 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.EXECUTORS, (_CONTEXT_CLASS,), "statusStore"),
     Member(Ability.TEXT_REPORTS, (_LISTENER_WRAPPER_CLASS,)),
     Member(Ability.TEXT_REPORTS, (_LISTENER_CLASS,), "onQueryProgress"),
+    Member(Ability.SCALING, (_CONTEXT_CLASS,), "schedulerBackend"),
+    Member(Ability.SCALING, (_CONTEXT_CLASS,), "requestTotalExecutors"),
+    Member(Ability.SCALING, (_CONTEXT_CLASS,), "statusStore"),
+    Member(Ability.SCALING, (_BACKEND_CLASS,), "getExecutorIds"),
+    Member(Ability.SCALING, (_BACKEND_CLASS,), "isExecutorActive"),
+    Member(Ability.SCALING, (_BACKEND_CLASS,), "decommissionExecutor"),
+    Member(Ability.SCALING, (_DECOMMISSION_INFO_CLASS,), "message"),
+    Member(Ability.STANDBY, (_BACKEND_CLASS,), "executorsPendingDecommission"),
 )
 
 
@@ -430,8 +443,124 @@ def core_seconds(spark: SparkSession, group: str, after_job: int) -> tuple[float
 
 
 def engine_cores(spark: SparkSession) -> int:
-    """Cores over all live executors; at least one."""
-    return max(1, sum(executor.cores for executor in executor_totals(spark)))
+    """Cores over all executors that are given work; at least one."""
+    totals = executor_totals(spark)
+    if not _is_local(spark):
+        totals = [executor for executor in totals if _backend(spark).isExecutorActive(executor.executor_id)]
+    return max(1, sum(executor.cores for executor in totals))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveExecutor:
+    """One registered executor.
+
+    ``is_active`` says whether the scheduler gives it work: not once it leaves, and not while it is on standby.
+    """
+
+    executor_id: str
+    added_s: float
+    active_tasks: int
+    total_tasks: int
+    failed_tasks: int
+    task_s: float
+    is_active: bool
+
+
+def live_executors(spark: SparkSession) -> list[LiveExecutor]:
+    """All executors that are registered with the driver; none in local mode, whose only one cannot be changed."""
+    if _is_local(spark):
+        return []
+    registered = _backend(spark).getExecutorIds()
+    known = {registered.apply(index) for index in range(registered.size())}
+    found = _context(spark).statusStore().executorList(True)
+    summaries = [found.apply(index) for index in range(found.size())]
+    return [
+        LiveExecutor(
+            executor_id=str(summary.id()),
+            added_s=summary.addTime().getTime() / 1000.0,
+            active_tasks=int(summary.activeTasks()),
+            total_tasks=int(summary.totalTasks()),
+            failed_tasks=int(summary.failedTasks()),
+            task_s=summary.totalDuration() / 1000.0,
+            is_active=bool(_backend(spark).isExecutorActive(summary.id())),
+        )
+        for summary in summaries
+        if summary.id() in known
+    ]
+
+
+def failed_tasks(spark: SparkSession) -> int:
+    """Tasks that failed since the application began, on executors that are gone as well."""
+    found = _context(spark).statusStore().executorList(False)
+    return sum(int(found.apply(index).failedTasks()) for index in range(found.size()))
+
+
+def request_executors(spark: SparkSession, total: int) -> bool:
+    """Ask the cluster for so many executors in all; those beyond them stay until they are released.
+
+    Says whether the cluster's manager took note, not whether it has them.
+    """
+    none = _jvm(spark).scala.collection.immutable.HashMap()
+    return bool(_context(spark).requestTotalExecutors(total, 0, none))
+
+
+def release_executor(spark: SparkSession, executor_id: str) -> bool:
+    """Let an executor finish its tasks, pass its blocks on and end; False for one that is gone or going already.
+
+    The number asked for is left as it is: lower it before, or another executor comes in its place.
+    """
+    none = getattr(getattr(_jvm(spark).scala, "None$"), "MODULE$")
+    info = _jvm(spark).org.apache.spark.scheduler.ExecutorDecommissionInfo("released by Penstock", none)
+    return bool(_backend(spark).decommissionExecutor(executor_id, info, False, False))
+
+
+def put_on_standby(spark: SparkSession, executor_id: str) -> None:
+    """Give an executor no more work until it is called; what it runs it finishes.
+
+    The scheduler offers no work to executors that it takes for leaving. Nobody tells the executor, so it stays.
+    """
+    none = getattr(getattr(_jvm(spark).scala, "None$"), "MODULE$")
+    info = _jvm(spark).org.apache.spark.scheduler.ExecutorDecommissionInfo(_STANDBY_MESSAGE, none)
+    _backend(spark).executorsPendingDecommission().put(executor_id, info)
+
+
+def call_from_standby(spark: SparkSession, executor_id: str) -> None:
+    """Give an executor on standby work from the next task on."""
+    if is_on_standby(spark, executor_id):
+        _backend(spark).executorsPendingDecommission().remove(executor_id)
+        _backend(spark).reviveOffers()
+
+
+def is_on_standby(spark: SparkSession, executor_id: str) -> bool:
+    """Whether an executor that is given no work is on standby, and does not leave."""
+    found = _backend(spark).executorsPendingDecommission().get(executor_id)
+    return bool(found.isDefined()) and str(found.get().message()) == _STANDBY_MESSAGE
+
+
+def is_graceful(spark: SparkSession) -> bool:
+    """Whether executors of this application end on their own when they are released: Spark asks for settings."""
+    conf = _context(spark).getConf()
+    names = ("spark.decommission.enabled", "spark.storage.decommission.enabled")
+    return all(str(conf.get(name, "false")).lower() == "true" for name in names)
+
+
+def is_allocated_by_spark(spark: SparkSession) -> bool:
+    """Whether Spark's own dynamic allocation has its hand on the executors."""
+    return bool(_context(spark).executorAllocationManager().isDefined())
+
+
+def _context(spark: SparkSession) -> JavaObject:
+    return spark.sparkContext._jsc.sc()  # noqa: SLF001 - what this module is for
+
+
+def _backend(spark: SparkSession) -> JavaObject:
+    return _context(spark).schedulerBackend()
+
+
+def last_report(query: StreamingQuery) -> str | None:
+    """The newest progress report of a query as JSON, in one call; None before its first."""
+    report = query._jsq.lastProgress()  # noqa: SLF001 - what this module is for
+    return None if report is None else str(report.json())
 
 
 def executor_heap_max_bytes(spark: SparkSession) -> int | None:

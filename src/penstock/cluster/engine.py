@@ -1,0 +1,80 @@
+"""An engine on a cluster: a Spark application with its executors, and a scaler on it where one is wanted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.cluster.engine_settings import engine_settings
+from penstock.cluster.engine_spec import Standalone
+from penstock.cluster.pool import ExecutorPool
+from penstock.cluster.scaler import Scaler
+from penstock.errors import ClusterError
+from penstock.model import Mode
+from penstock.process.ports import HOST
+from penstock.spark.workload import WorkloadCollector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock.cluster.engine_spec import EngineSpec, Place
+    from penstock.cluster.policy import ScalingPolicy
+    from penstock.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A running engine."""
+
+    spec: EngineSpec
+    place: Place
+    spark: SparkSession
+    pool: ExecutorPool
+
+    def scaler(self, policy: ScalingPolicy, store: Store, *, mode: Mode = Mode.ACT, every_s: float = 1.0) -> Scaler:
+        """A scaler on this engine that tells its policy what arrives and waits; not yet started."""
+        workload = WorkloadCollector(self.spark)
+        return Scaler(self.pool, self.spec.bounds, policy, store, workload=workload.look, mode=mode, every_s=every_s)
+
+
+@contextmanager
+def running_engine(spec: EngineSpec, place: Place) -> Iterator[Engine]:
+    """Start an engine and end it with all its queries.
+
+    On Standalone it has all executors up to its maximum for a moment, until a scaler, or whoever calls
+    ``pool.carry_out``, brings it to its first size (docs/adr/0011-executors-leave-gracefully.md).
+    """
+    # Executors must run the driver's own interpreter unless told otherwise: another may be of another version.
+    os.environ["PYSPARK_PYTHON"] = spec.python or sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {spec.driver_memory} pyspark-shell"
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - it reads the variables above when it is imported
+
+    from penstock.spark.internals import end_session  # noqa: PLC0415 - as above
+
+    if SparkSession.getActiveSession() is not None:
+        raise ClusterError(f"engine {spec.name}: a session is active in this program already; stop it first")
+    builder = SparkSession.builder
+    for key, value in {**_of_this_driver(place), **engine_settings(spec, place)}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        ui_url = place.ui_url if isinstance(place, Standalone) else None
+        yield Engine(spec, place, spark, ExecutorPool(spark, spec, ui_url))
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+        end_session(spark)
+
+
+def _of_this_driver(place: Place) -> dict[str, str]:
+    settings = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    if isinstance(place, Standalone) and place.master_url.startswith(f"spark://{HOST}:"):
+        # A cluster on loopback has workers that see no other address of this machine.
+        settings |= {"spark.driver.host": HOST, "spark.driver.bindAddress": HOST}
+    return settings

@@ -1,0 +1,112 @@
+"""Programs that go on running after the command that started them.
+
+A process is known by its id *and* the moment it began, so that another process which got the same id later is never
+taken for it, and never ended in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_SAME_PROCESS_WITHIN_S = 2.0
+_LAST_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What is remembered of a process."""
+
+    pid: int
+    started_s: float
+
+
+def start_daemon(command: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None) -> Started:
+    """Start a program in a session of its own; what it writes is added to a file."""
+    with log.open("ab") as output:
+        # In a session of its own: Control-C at the terminal must not stop what was asked to be left running.
+        process = subprocess.Popen(
+            list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            env=None if environment is None else dict(environment),
+        )  # fmt: skip
+    return Started(process.pid, psutil.Process(process.pid).create_time())
+
+
+def find_process(pid: int | None, started_s: float | None) -> Any:  # noqa: ANN401 - psutil has no types
+    """The process that was remembered; None once it is gone, whoever may have its id now."""
+    if pid is None or started_s is None:
+        return None
+    with suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - started_s) < _SAME_PROCESS_WITHIN_S
+        if same and process.status() != psutil.STATUS_ZOMBIE:
+            return process
+    return None
+
+
+def end_processes(processes: Sequence[Any], timeout_s: float) -> list[Any]:
+    """End processes in order if they obey in time, else by force; gives those that had to be forced."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=timeout_s)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=timeout_s)
+    return list(alive)
+
+
+def descendants(process: Any) -> list[Any]:  # noqa: ANN401 - psutil has no types
+    """Everything that a process started and that still runs, and what those started."""
+    with suppress(psutil.NoSuchProcess):
+        return list(process.children(recursive=True))
+    return []
+
+
+def state_directory(name: str, environment: Mapping[str, str] | None = None) -> Path:
+    """Where the state of something that goes on running is kept.
+
+    Examples
+    --------
+    >>> state_directory("kafka", {"XDG_STATE_HOME": "/var/state"}).as_posix()
+    '/var/state/penstock/kafka'
+    """
+    surroundings = os.environ if environment is None else environment
+    return Path(surroundings.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "penstock" / name
+
+
+def write_state(path: Path, tree: Mapping[str, object]) -> None:
+    """Replace a file of state as a whole: whoever reads meanwhile sees the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".new")
+    scratch.write_text(json.dumps(tree, indent=2) + "\n", encoding="utf-8")
+    scratch.replace(path)
+
+
+def last_words(text: str) -> str:
+    r"""The last telling lines of a log, as one line.
+
+    Examples
+    --------
+    >>> last_words("INFO up\nERROR no room\n    at x.Y.z(Y.java:1)\n")
+    'INFO up | ERROR no room'
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    telling = [line for line in lines if line and not line.startswith("at ")]
+    return " | ".join(telling[-_LAST_LINES:]) or "without a word"
+
+
+def last_words_of(log: Path) -> str:
+    """As :func:`last_words`, with the place of the log."""
+    return f"{last_words(log.read_text(encoding='utf-8', errors='replace'))}; its log is {log}"

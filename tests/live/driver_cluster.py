@@ -1,0 +1,231 @@
+"""A driver on a Standalone cluster: one stateful query whose executors come and go while it runs.
+
+Prints one JSON object with what happened.
+
+Arguments: directory of the cluster, and the scenario.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from penstock.cluster.engine import running_engine
+from penstock.cluster.engine_spec import EngineSpec, Standalone
+from penstock.cluster.plan import Bounds
+from penstock.cluster.policy import ScalingObservation, ScalingTarget
+from penstock.cluster.standalone import require_cluster
+from penstock.spark import internals
+from penstock.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.cluster.engine import Engine
+    from penstock.cluster.scaler import Scaler
+
+PATIENCE_S = 240.0
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",
+    "spark.ui.enabled": "false",
+    # A test machine may stand still for minutes; executors that did with it are not lost.
+    "spark.network.timeout": "1200s",
+    "spark.executor.heartbeatInterval": "5s",
+    # Short lives: what the compiler would gain later is not worth the start.
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@dataclass
+class Wish:
+    """A policy that wants what the scenario says."""
+
+    executors: int
+
+    def decide(self, observation: ScalingObservation) -> ScalingTarget:  # noqa: ARG002 - asked for by the protocol
+        """The wish, whatever is observed."""
+        return ScalingTarget(self.executors, f"{self.executors} are wished for", cause="wish")
+
+
+@dataclass
+class PerExecutor:
+    """A policy of one line: an executor for so many rows a second, with no wish to flap on the border."""
+
+    rows_per_s: float
+    observed: list[ScalingObservation]
+
+    def decide(self, observation: ScalingObservation) -> ScalingTarget:
+        """As many as the arrival rate needs; one fewer only when that leaves room."""
+        self.observed.append(observation)
+        rate = observation.arrival_rows_per_s
+        if rate is None:
+            return ScalingTarget(observation.target, "nothing is known of the load yet", cause="arrival rate")
+        needed = math.ceil(rate / self.rows_per_s)
+        if needed < observation.target:
+            needed = math.ceil(1.1 * rate / self.rows_per_s)
+        return ScalingTarget(needed, f"{rate:.0f} rows/s of {self.rows_per_s:.0f} for each", cause="arrival rate")
+
+
+class Run:
+    """One engine with its query, its scaler and its log."""
+
+    def __init__(self, engine: Engine, query: StreamingQuery, scaler: Scaler, store: MemoryStore) -> None:
+        self.engine, self.query, self.scaler, self.store = engine, query, scaler, store
+
+    def serving(self) -> int:
+        """Executors that are given work."""
+        return len([e for e in internals.live_executors(self.engine.spark) if e.is_active])
+
+    def await_that(self, condition: Callable[[], bool], what: str, within_s: float = PATIENCE_S) -> None:
+        """Wait, unless the query dies."""
+        deadline_s = time.monotonic() + within_s
+        while not condition():
+            assert self.query.exception() is None, self.query.exception()
+            assert time.monotonic() < deadline_s, f"no {what}; log: {[a.to_dict() for a in self.store.actions()]}"
+            time.sleep(0.2)
+
+    def await_size(self, executors: int) -> None:
+        """Wait until so many serve, none leaves, and the log says so."""
+        self.await_that(lambda: self.serving() == executors and self.scaler.is_settled, f"size {executors}")
+
+    def await_batches(self, count: int) -> None:
+        """Wait for so many batches more."""
+        last = self.last_batch()
+        self.await_that(lambda: self.last_batch() >= last + count, f"{count} batches after {last}")
+
+    def last_batch(self) -> int:
+        """Number of the last batch."""
+        text = internals.last_report(self.query)
+        return -1 if text is None else int(json.loads(text)["batchId"])
+
+    def result(self, **more: Any) -> dict[str, Any]:
+        """What happened."""
+        self.scaler.stop()
+        reports = [report for report in self.query.recentProgress if report.numInputRows]
+        rows = sum(report.numInputRows for report in reports)
+        return {
+            "is_active": self.query.isActive,
+            "run_ids": sorted({str(report.runId) for report in self.query.recentProgress}),
+            "batch_ids": [report.batchId for report in reports],
+            "rows": rows,
+            "rows_by_offset": row_of(reports[-1].sources[0].endOffset) - row_of(reports[0].sources[0].startOffset),
+            "failed_tasks": internals.failed_tasks(self.engine.spark),
+            "actions": [record.to_dict() for record in self.store.actions()],
+            "start_s": self.scaler.starts.snapshot().observed_s,
+            "release_s": self.scaler.releases.snapshot().observed_s,
+            **more,
+        }
+
+
+def row_of(offset: object) -> int:
+    """The row that an offset names; a query begins before the first one."""
+    tree = json.loads(offset) if isinstance(offset, str) else offset
+    return int(tree["row"]) if isinstance(tree, dict) else 0
+
+
+@contextmanager
+def running(directory: Path, bounds: Bounds, policy: Any, profile: str) -> Iterator[Run]:
+    """A counting query on an engine, with its scaler started."""
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - the engine sets the interpreter first
+
+    from penstock.spark.load import register  # noqa: PLC0415 - as above
+
+    cluster = require_cluster(directory)
+    spec = EngineSpec("penstock-live", bounds, memory="512m", settings=SETTINGS)
+    with running_engine(spec, Standalone(cluster.master_url, cluster.ui_url)) as engine:
+        engine.spark.sparkContext.setLogLevel("OFF")
+        register(engine.spark)
+        rows = engine.spark.readStream.format("penstock.load").option("profile", profile).option("partitions", 4).load()
+        counts = rows.groupBy((fn.col("offset") % 7).alias("bucket")).count()
+        store = MemoryStore()
+        with engine.scaler(policy, store, every_s=0.5) as scaler:
+            writer = counts.writeStream.format("noop").outputMode("complete").queryName("counts")
+            query = writer.trigger(processingTime="0 seconds").start()
+            run = Run(engine, query, scaler, store)
+            run.await_batches(2)
+            yield run
+
+
+def up_and_down(directory: Path) -> dict[str, Any]:
+    """First size 1 of at most 8 on a cluster for 4; then 3, then 9, then 1 again."""
+    wish = Wish(1)
+    with running(directory, Bounds(1, 8, 1), wish, "constant:rate=1000") as run:
+        run.await_size(1)
+        sizes = []
+        for wished, becomes in ((3, 3), (9, 4), (1, 1)):
+            wish.executors = wished
+            run.await_size(becomes)
+            run.await_batches(2)
+            sizes.append(run.serving())
+        return run.result(sizes=sizes)
+
+
+def standby(directory: Path) -> dict[str, Any]:
+    """One executor waits, is called, and is replaced by another."""
+    wish = Wish(1)
+    with running(directory, Bounds(1, 4, 1, standby=1), wish, "constant:rate=1000") as run:
+        pool = run.engine.pool
+        run.await_that(lambda: len(pool.look().standby) == 1 and not pool.look().leaving, "executor on standby")
+        (waiting,) = pool.look().standby
+        run.await_batches(1)
+        before = {e.executor_id: e.total_tasks for e in internals.live_executors(run.engine.spark)}
+        run.await_batches(3)
+        idle = {e.executor_id: e.total_tasks for e in internals.live_executors(run.engine.spark)}
+        wish.executors = 2
+        run.await_that(lambda: waiting in pool.look().serving, "call from standby")
+        run.await_batches(3)
+        called = {e.executor_id: e.total_tasks for e in internals.live_executors(run.engine.spark)}
+        run.await_that(lambda: len(pool.look().standby) == 1, "replacement on standby")
+        (other,) = pool.look().standby
+        return run.result(
+            waiting=waiting, other=other, tasks_while_waiting=idle[waiting] - before[waiting],
+            tasks_once_called=called[waiting] - idle[waiting],
+        )  # fmt: skip
+
+
+def killed_worker(directory: Path) -> dict[str, Any]:
+    """Two executors on two workers; one of the workers is killed with its executors, and the other takes over."""
+    cluster = require_cluster(directory)
+    with running(directory, Bounds(2, 2, 2), Wish(2), "constant:rate=1000") as run:
+        run.await_size(2)
+        worker = psutil.Process(cluster.daemons[1].pid)
+        victims = [worker, *worker.children(recursive=True)]
+        for victim in victims:
+            victim.kill()
+        psutil.wait_procs(victims, timeout=30)
+        run.await_that(lambda: run.serving() < 2, "loss", within_s=60)
+        run.await_size(2)
+        run.await_batches(3)
+        return run.result(processes_killed=len(victims) - 1)
+
+
+def ramp(directory: Path) -> dict[str, Any]:
+    """Load in levels up and down again; the executors follow."""
+    policy = PerExecutor(500.0, [])
+    levels = "levels:rates=300/800/1400/1900/1400/800/300,each=20,end=hold"
+    with running(directory, Bounds(1, 4, 1), policy, levels) as run:
+        run.await_that(lambda: run.scaler.target == 4, "top", within_s=400)
+        run.await_size(4)
+        run.await_that(lambda: run.scaler.target == 1, "way down", within_s=400)
+        run.await_size(1)
+        run.await_batches(2)
+        sizes = [[o.time_s, o.executors, o.arrival_rows_per_s] for o in policy.observed]
+        return run.result(sizes=sizes)
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (up_and_down, standby, killed_worker, ramp)}
+
+if __name__ == "__main__":
+    print(json.dumps(SCENARIOS[sys.argv[2]](Path(sys.argv[1]))))  # noqa: T201 - what the test reads
