@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli import bench, demo, doctor, experiment, explain, kafka, load, log, run, settings, version
+from penstock.cli import bench, demo, doctor, experiment, explain, kafka, load, log, replay, run, settings, version
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "explain": explain.command,
     "load": load.command,
     "log": log.command,
+    "replay": replay.command,
     "run": run.command,
     "settings": settings.command,
     "version": version.command,

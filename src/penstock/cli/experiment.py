@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.experiment_elastic import elastic
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json, print_table
 
@@ -27,7 +28,11 @@ def experiment() -> None:
 
     For example:
       penstock experiment las --underprovision 0.25 --runs 100
+      penstock experiment elastic
     """
+
+
+app.command()(elastic)
 
 
 @app.command()

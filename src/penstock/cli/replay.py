@@ -34,7 +34,9 @@ def command(
     ] = 20,
     interval: Annotated[int, typer.Option(min=1, max=3600, help="Seconds between two decisions.")] = 15,
     hours: Annotated[float, typer.Option(min=0.01, help="Replay no more than so many hours of a trace.")] = 168.0,
-    gaps: Annotated[str, typer.Option(help="bridge gaps with a straight line, or refuse a trace with gaps.")] = "bridge",
+    gaps: Annotated[
+        str, typer.Option(help="bridge gaps with a straight line, or refuse a trace with gaps.")
+    ] = "bridge",
     seed: Annotated[int, typer.Option(min=0, help="Seed of arrivals and batch times.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for a chart (PNG) of every trace.")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores.")] = None,
@@ -116,7 +118,9 @@ def _charts(results: Sequence[ReplayResult], out: Path | None, engine: Calibrati
 
     out.mkdir(parents=True, exist_ok=True)
     return [
-        str(draw_replay(result.runs, out / f"replay-{result.name}.png", title=result.name, calibration=engine).resolve())
+        str(
+            draw_replay(result.runs, out / f"replay-{result.name}.png", title=result.name, calibration=engine).resolve()
+        )
         for result in results
     ]
 

@@ -1,7 +1,7 @@
 """Change: abrupt and gradual, in a series that should look like itself.
 
-Detectors of :mod:`river` are kept behind one small interface, beside the thesis's fixed threshold and a likelihood-ratio
-test that also says *when* the change was.
+Detectors of :mod:`river` are kept behind one small interface, beside the thesis's fixed threshold and a test of the
+likelihood ratio that also says *when* the change was.
 """
 
 from __future__ import annotations

@@ -52,9 +52,7 @@ def check_stability(
         ahead = np.linspace(demand_rows_per_s, most, _POINTS)
         points_demand = np.concatenate((demands, ahead))
         points_size = np.concatenate((sizes, np.full(_POINTS, float(executors))))
-    deviation = bootstrap_deviation(
-        model, samples, (points_demand, points_size), refits=refits, generator=generator
-    )
+    deviation = bootstrap_deviation(model, samples, (points_demand, points_size), refits=refits, generator=generator)
     seen = float(deviation[: demands.size].mean())
     ahead_deviation = float(deviation[demands.size :].mean()) if capacity_rows_per_s is not None else None
     return Stability(threshold, seen, ahead_deviation if seen <= threshold else None)

@@ -17,8 +17,8 @@ _LEAST_SHARE = 0.01
 class TopicCosts:
     r"""Executor-seconds per row of each topic, learned from samples of all of them together.
 
-    The busy executors of a sample are :math:`u\,n = \sum_k c_k\,w_k` over the topics' rates :math:`w_k`; recursive least
-    squares give the costs :math:`c_k`, and the load of all topics in rows of the usual cost :math:`c` is
+    The busy executors of a sample are :math:`u\,n = \sum_k c_k\,w_k` over the topics' rates :math:`w_k`; recursive
+    least squares give the costs :math:`c_k`, and the load of all topics in rows of the usual cost :math:`c` is
 
     .. math:: w = \sum_k w_k \, c_k / c
 

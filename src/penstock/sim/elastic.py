@@ -65,7 +65,9 @@ class ElasticRun:
         return float(np.mean(self.executors))
 
 
-def run_elastic(rates: NDArray[np.float64], scaler: Scaler, *, interval_s: int, policy: str, seed: int = 0) -> ElasticRun:
+def run_elastic(
+    rates: NDArray[np.float64], scaler: Scaler, *, interval_s: int, policy: str, seed: int = 0
+) -> ElasticRun:
     """Run a policy the way the thesis does: one sample at a time, none for four minutes after a change."""
     plant = ExecutorPlant(rates, FLINK, executors=1, seed=seed)
     run = ElasticRun(policy)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from penstock.estimate.performance import PerformanceModel
     from penstock.sim.calibration import Calibration
-    from penstock.sim.elastic import ElasticRun
+    from penstock.sim.elastic import ElasticRun, Exploration
     from penstock.sim.replay import Run
 
 _LONGEST_LINE = 4_000
@@ -125,3 +125,30 @@ def draw_utilisation(runs: Mapping[str, ElasticRun], path: Path, *, title: str, 
         panel.legend(fontsize="small")
     axes[-1].set(xlabel="second")
     return _save(figure, path, title)
+
+
+def draw_experiments(
+    explored: Exploration,
+    gaussian: Mapping[str, ElasticRun],
+    world_cup: Mapping[str, ElasticRun],
+    out: Path,
+    *,
+    limit: float,
+) -> list[Path]:
+    """Figures 27 to 36, as far as there is something to draw."""
+    model, samples = explored.scaler.learned.model, explored.scaler.samples.columns()
+    capacity = explored.scaler.reactive.capacity.rows_per_s or 1.0
+    charts = [
+        draw_performance(explored.run, out / "figure-27.png", title="Exploration, gaussian load", limit=limit),
+        draw_performance(gaussian["proactive"], out / "figure-29.png", title="Optimal control, gaussian", limit=limit),
+        draw_predictions(gaussian["proactive"], out / "figure-30.png", title="Predictions, gaussian load"),
+        draw_comparison(gaussian, out / "figure-31.png", title="Gaussian load", limit=limit),
+        draw_performance(world_cup["proactive"], out / "figure-32.png", title="World Cup load", limit=limit),
+        draw_predictions(world_cup["proactive"], out / "figure-34.png", title="Predictions, World Cup load"),
+        draw_comparison(world_cup, out / "figure-35.png", title="World Cup load", limit=limit),
+        draw_utilisation(world_cup, out / "figure-36.png", title="World Cup load", capacity_rows_per_s=capacity),
+    ]
+    if model is not None:
+        place = out / "figure-28.png"
+        charts.insert(1, draw_model(model, samples, place, title="Performance model, gaussian load", limit=limit))
+    return charts

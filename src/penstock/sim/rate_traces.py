@@ -46,13 +46,11 @@ def find_traces(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def trace_rates(
-    name: str, text: str, *, gaps: str = "refuse", hours: float | None = None, seed: int = 0
-) -> RateTrace:
-    r"""Read a table ``second,rate``; rows of a coarse table are drawn for every second.
+def trace_rates(name: str, text: str, *, gaps: str = "refuse", hours: float | None = None) -> RateTrace:
+    r"""Read a table ``second,rate`` as rates of every second.
 
-    Between the lines of a table with steps above one second the rate runs straight, and each second gets a Poisson
-    number of rows. A table of seconds is taken as it stands: its numbers are counts already.
+    Between the lines of a table with steps above one second the rate runs straight, over gaps too where ``gaps`` is
+    "hold". A table of seconds is taken as it stands.
 
     Examples
     --------

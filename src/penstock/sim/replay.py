@@ -134,10 +134,18 @@ def clairvoyant_plan(
     before = round(calibration.goal_s / settings.interval_s) + 1
     for _ in range(_REPAIRS):
         plan = cheapest_plan(
-            np.minimum(needed, settings.most), step_s=settings.interval_s, start_s=calibration.start_s, most=settings.most
+            np.minimum(needed, settings.most),
+            step_s=settings.interval_s,
+            start_s=calibration.start_s,
+            most=settings.most,
         )
         run = run_policy(
-            rates, _ahead(plan, start_steps, settings), calibration, settings, executors=int(plan[0]), policy="clairvoyant"
+            rates,
+            _ahead(plan, start_steps, settings),
+            calibration,
+            settings,
+            executors=int(plan[0]),
+            policy="clairvoyant",
         )
         bad = np.flatnonzero(np.array(run.late_share) >= settings.late_share)
         if not bad.size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 from penstock.control.scaling.base import Scaler
 from penstock.control.scaling.hysteresis import Gains
 from penstock.control.scaling.proactive import ProactivePolicy, demand_with_backlog, smallest_size
-from penstock.control.scaling.reactive import Reactive
+from penstock.control.scaling.reactive import Reactive, ReactiveState
 from penstock.control.scaling.samples import Samples
 from penstock.estimate.change import Adwin, AnyOf, ChangeDetector, PageHinkley
 from penstock.estimate.forecast import Combined, Level, LinearTrend, Seasonal
@@ -26,6 +26,7 @@ _RATE_WEIGHT = 0.1
 _LEAST_BUSY = 0.15
 _BEYOND_FRONTIER = 1.05
 _BELOW_VIOLATION = 0.97
+_BEYOND_DATA = 1.3
 _FEWEST_SAMPLES = 200
 
 
@@ -76,8 +77,8 @@ class AutoscalerSettings:
     limit: float = 0.4
     ahead_s: float = 60.0
     quantile: float = 0.95
-    gains: Gains = Gains()
-    fill: float = 0.85
+    gains: Gains = field(default_factory=Gains)
+    fill: float = 0.95
     explores_ahead: bool = True
     train_every: int = 240
     threshold: float = 0.05
@@ -180,7 +181,9 @@ class Autoscaler(Scaler):
         if target is None:
             return reaction
         word = "exploring" if self.mode is ScalingMode.EXPLORATION else "model"
-        reason = f"{word}: {expected:.0f} rows/s expected within {self.settings.ahead_s:g} s, {target} executors carry it"
+        reason = (
+            f"{word}: {expected:.0f} rows/s expected within {self.settings.ahead_s:g} s, {target} executors carry it"
+        )
         self._policy, size = self._policy.step(signal.time_s, current=signal.requested, target=target)
         # A violation in spite of all this is answered at once.
         if reaction.executors > max(size, signal.requested):
@@ -208,7 +211,8 @@ class Autoscaler(Scaler):
             return None
         ceiling = self.settings.fill * known.true_rate
         if known.mode is ScalingMode.OPTIMAL:
-            bound = max(_BEYOND_FRONTIER * known.frontier, 1e-9)
+            # At its true rate an executor is busy all the time and batches just fit: that much is certain.
+            bound = max(_BEYOND_FRONTIER * known.frontier, known.true_rate)
             sizes = [min(capacity, bound * (place + 1)) for place, capacity in enumerate(known.capacities)]
             return smallest_size(sizes, expected)
         capacity = self.reactive.capacity.rows_per_s
@@ -294,14 +298,14 @@ class Autoscaler(Scaler):
         self._know(stability=stability)
         if stability.is_stable:
             loads = columns[0] / columns[1]
-            bound = _BEYOND_FRONTIER * float(loads.max())
+            bound = _BEYOND_DATA * max(float(loads.max()), self._known.true_rate or 0.0)
             self._know(mode=ScalingMode.OPTIMAL, model=model, capacities=self._table(model, bound))
             self.change.reset()
         return stability
 
     def adopt(self, other: Autoscaler) -> None:
         """Begin with what another one has learned of the same query: model, capacity and samples, not its load."""
-        self.reactive.restore(other.reactive.snapshot())
+        self.reactive.restore(ReactiveState(other.reactive.capacity))
         self.samples = Samples(rows=other.samples.rows())
         self._know(
             mode=other.mode,

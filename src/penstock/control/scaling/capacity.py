@@ -59,4 +59,4 @@ def whole_executors(executors: float) -> int:
     (3, 4, 0)
     """
     nearest = round(executors)
-    return nearest if abs(executors - nearest) < 1e-9 * max(1.0, executors) else int(-(-executors // 1))  # noqa: PLR2004 - rounding
+    return nearest if abs(executors - nearest) < 1e-9 * max(1.0, executors) else int(-(-executors // 1))

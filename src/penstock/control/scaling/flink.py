@@ -102,9 +102,7 @@ class FlinkAutoscaler(Scaler):
         wanted = {"lag_rows": signal.backlog_rows, "input_rows_per_s": demand}
         times = {"catch_up_s": self.catch_up_s, "restart_s": self.restart_s}
         bounds = (self.utilisation - self.boundary, min(1.0, self.utilisation + self.boundary))
-        least, most = (
-            target_rate_rows_per_s(utilisation=bound, **wanted, **times) for bound in reversed(bounds)
-        )
+        least, most = (target_rate_rows_per_s(utilisation=bound, **wanted, **times) for bound in reversed(bounds))
         if least <= signal.executors * rate <= most:
             return signal.requested
         exact = target_rate_rows_per_s(utilisation=self.utilisation, **wanted, **times)

@@ -134,7 +134,9 @@ class Guarded(Scaler):
         most = max(self.settings.least, int(left_h / hours))
         if decision.executors <= most:
             return decision
-        return _changed(signal, most, f"{decision.reason}; the budget has {left_h:.1f} executor-hours for {hours:.1f} h")
+        return _changed(
+            signal, most, f"{decision.reason}; the budget has {left_h:.1f} executor-hours for {hours:.1f} h"
+        )
 
     def _effective(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
         state = self._state

@@ -41,11 +41,8 @@ class Stabilised:
         while past and past[-1][1] <= wanted:
             past.pop()
         past.append((time_s, wanted))
-        if wanted > current:
-            allowed = min(wanted, max(current + 4, 2 * current))
-        else:
-            allowed = min(current, past[0][1])
-        return Stabilised(tuple(past)), allowed
+        raised = min(wanted, max(current + 4, 2 * current))
+        return Stabilised(tuple(past)), raised if wanted > current else min(current, past[0][1])
 
 
 class HorizontalPod(Scaler):

@@ -29,8 +29,8 @@ def shuffle_partitions(sizes: Mapping[int, float], *, cores: int, most_waves: in
 
     A stateful query keeps the number of its first batch for good: its state lies in that many files. So it is chosen
     once, for all sizes that are to be expected: ``sizes`` says how large a share of the time each number of executors
-    has. Every slot of the largest size gets work, and each wave of tasks costs ``task_share`` of a batch's time. This is
-    the scaling by operator that the thesis leaves open: on Spark all stages share the same executors, and the number
+    has. Every slot of the largest size gets work, and each wave of tasks costs ``task_share`` of a batch's time. This
+    is the scaling by operator that the thesis leaves open: on Spark all stages share the same executors, and the number
     of partitions is the only thing that is an operator's own.
 
     Examples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.control.scaling.hysteresis import Gains
@@ -62,7 +62,7 @@ class ProactivePolicy:
     5
     """
 
-    gains: Gains = Gains()
+    gains: Gains = field(default_factory=Gains)
     down_every_s: float = 60.0
     due_down_s: float = 0.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from penstock.control.scaling.base import Scaler
@@ -14,7 +14,7 @@ from penstock.model.scaling import ScaleDecision, ScalingSignal, hold, towards
 class ReactiveState:
     """What was learned of the capacity, the quiet samples in a row, and when samples count again."""
 
-    capacity: Capacity = Capacity()
+    capacity: Capacity = field(default_factory=Capacity)
     quiet: int = 0
     settled_s: float = float("-inf")
 
