@@ -21,7 +21,7 @@ _RIDGE = 1e-6
 _HUBER = 1.345
 _MAD_TO_DEVIATION = 1.4826
 _ROUNDS = 5
-_MOST_EXECUTOR_POWERS = 3
+_MOST_EXECUTOR_POWERS = 1
 _WORTH_A_DEGREE = 0.99
 _FEWEST_SAMPLES = 2 * _FOLDS * _BLOCK
 
@@ -85,15 +85,19 @@ class PerformanceModel:
         flat = self.basis.columns(demands.ravel(), sizes.ravel()) @ self.coefficients
         return np.maximum(flat, 0.0).reshape(demands.shape)
 
-    def largest_demand(self, executors: int, *, limit: float, load_bound: float, points: int = 60) -> float:
-        """The workload up to which the queue share stays below a limit, tried no higher than a load per executor.
+    def largest_demand(
+        self, executors: int, *, limit: float, load_bound: float, safe_load: float = 0.0, points: int = 60
+    ) -> float:
+        """The workload up to which the queue share stays below a limit.
 
-        Taking the first crossing makes a polynomial that comes down again behind it harmless.
+        Tried from a load per executor that is known to go well up to a bound. Taking the first crossing makes a
+        polynomial that comes down again behind it harmless, and beginning at the safe load one that strays where this
+        number of executors was never seen.
         """
-        tried = np.linspace(0.0, load_bound, points + 1)[1:]
-        shares = self.predict(tried * executors, np.full(points, float(executors)))
+        tried = np.linspace(safe_load, max(load_bound, safe_load), points + 1)
+        shares = self.predict(tried * executors, np.full(points + 1, float(executors)))
         bad = np.flatnonzero(shares >= limit)
-        return float(tried[-1] if not bad.size else tried[bad[0] - 1] if bad[0] else 0.0) * executors
+        return float(tried[-1] if not bad.size else tried[max(0, int(bad[0]) - 1)]) * executors
 
 
 def fit_performance(

@@ -22,11 +22,15 @@ from penstock.model.scaling import ScaleDecision, ScalingSignal, hold, towards
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_RATE_WEIGHT = 0.1
+_RATE_WEIGHT = 0.2
+_FULLY_BUSY = 0.95
+_FADING = 0.9998
+_NEAR_FRONTIER = 0.95
 _LEAST_BUSY = 0.15
-_BEYOND_FRONTIER = 1.05
+_BEYOND_FRONTIER = 1.08
 _BELOW_VIOLATION = 0.97
 _BEYOND_DATA = 1.3
+_CELLS = 20
 _FEWEST_SAMPLES = 200
 
 
@@ -78,9 +82,9 @@ class AutoscalerSettings:
     ahead_s: float = 60.0
     quantile: float = 0.95
     gains: Gains = field(default_factory=Gains)
-    fill: float = 0.95
+    fill: float = 1.0
     explores_ahead: bool = True
-    train_every: int = 240
+    train_every: int = 200
     threshold: float = 0.05
     refits: int = 250
     settle_s: float = 60.0
@@ -94,15 +98,20 @@ class AutoscalerSettings:
 class Learned:
     """What is known of the engine at the moment.
 
-    ``capacities`` is the largest demand that each size carries by the model, ``frontier`` the largest load per executor
-    that was seen to go well, ``true_rate`` what an executor does in a second of busy time.
+    ``capacities`` is the largest demand that each size carries by the model, ``seen`` the loads and sizes that it was
+    fitted to, in twentieths, ``frontier`` the largest load per executor
+    that was seen to go well, ``ceiling`` one a little below the smallest that did not, ``true_rate`` what an executor
+    does in a second of busy time.
     """
 
     mode: ScalingMode = ScalingMode.EXPLORATION
+    recent_rate: float | None = None
     true_rate: float | None = None
     frontier: float = 0.0
+    ceiling: float = float("inf")
     model: PerformanceModel | None = None
     capacities: tuple[float, ...] = ()
+    seen: frozenset[tuple[int, int]] = frozenset()
     stability: Stability | None = None
     until_training: int = 0
     trainings: int = 0
@@ -212,7 +221,7 @@ class Autoscaler(Scaler):
         ceiling = self.settings.fill * known.true_rate
         if known.mode is ScalingMode.OPTIMAL:
             # At its true rate an executor is busy all the time and batches just fit: that much is certain.
-            bound = max(_BEYOND_FRONTIER * known.frontier, known.true_rate)
+            bound = min(known.ceiling, max(_BEYOND_FRONTIER * known.frontier, known.true_rate))
             sizes = [min(capacity, bound * (place + 1)) for place, capacity in enumerate(known.capacities)]
             return smallest_size(sizes, expected)
         capacity = self.reactive.capacity.rows_per_s
@@ -228,33 +237,47 @@ class Autoscaler(Scaler):
             self._know(executors=signal.executors, changed_s=signal.time_s, settled_s=settled_s)
         rate = signal.true_rate_rows_per_s
         if rate is not None and (signal.busy_share or 0.0) >= _LEAST_BUSY:
-            old = self._known.true_rate
-            self._know(true_rate=rate if old is None else old + _RATE_WEIGHT * (rate - old))
+            self._follow_rate(rate, signal.busy_share or 0.0)
         is_settled = signal.time_s >= self._known.settled_s and signal.executors == signal.requested
         if not is_settled:
             return
         self.samples.add(demand, signal.executors, queue)
-        self._move_frontier(demand / max(1, signal.executors), queue)
+        # What arrives in a burst is not carried yet: only what was processed shows what an executor can do.
+        carried = min(demand, signal.processed_rows_per_s or 0.0)
+        self._move_frontier(carried / max(1, signal.executors), queue)
         if self.mode is ScalingMode.OPTIMAL:
             self._watch(signal, demand, queue)
         self._train_when_due(signal, demand)
 
+    def _follow_rate(self, rate: float, busy: float) -> None:
+        old = self._known.recent_rate
+        recent = rate if old is None else old + _RATE_WEIGHT * (rate - old)
+        # Little to do makes batches of mostly overhead, and rates that say nothing of full ones: the highest rate
+        # counts, until it fades or a busy query shows a lower one.
+        known = self._known.true_rate
+        is_full = known is None or busy >= _FULLY_BUSY
+        self._know(recent_rate=recent, true_rate=recent if is_full else max(recent, _FADING * (known or 0.0)))
+
     def _move_frontier(self, load: float, queue: float) -> None:
-        frontier = self._known.frontier
+        known = self._known
         if queue < self.settings.limit:
-            self._know(frontier=max(frontier, load))
-        elif load < frontier:
-            self._know(frontier=max(_BELOW_VIOLATION * load, 0.5 * frontier))
+            self._know(frontier=max(known.frontier, load), ceiling=known.ceiling / _FADING)
+        elif load >= _NEAR_FRONTIER * known.frontier:
+            # Below what has gone well, a queue is one that was left over, and says nothing of the load.
+            self._know(ceiling=min(known.ceiling, _BELOW_VIOLATION * load))
 
     def _watch(self, signal: ScalingSignal, demand: float, queue: float) -> None:
         known = self._known
         assert known.model is not None
         place = min(signal.executors, len(known.capacities)) - 1
-        # Above its capacity a queue grows without bound: that is too few executors, not another query.
-        if demand > known.capacities[place]:
+        # Above its capacity a queue grows without bound: that is too few executors, not another query. And beyond the
+        # data that it was fitted to, the model is wrong without anything having changed.
+        if demand > known.capacities[place] or self._cell(demand, signal.executors) not in known.seen:
             return
         predicted = float(known.model.predict(demand, float(signal.executors)))
-        if self.change.update(abs(min(queue, 1.0) - min(predicted, 1.0))) is not None:
+        residual = abs(min(queue, 1.0) - min(predicted, 1.0))
+        # A detector finds any difference if it sees enough values: only what matters is shown to it.
+        if self.change.update(max(0.0, residual - self.settings.threshold)) is not None:
             self._explore_anew()
 
     def _explore_anew(self) -> None:
@@ -266,6 +289,9 @@ class Autoscaler(Scaler):
             model=None,
             capacities=(),
             frontier=0.0,
+            ceiling=float("inf"),
+            recent_rate=None,
+            true_rate=None,
             until_training=self.settings.train_every,
             trainings=0,
             changes=self._known.changes + 1,
@@ -300,6 +326,7 @@ class Autoscaler(Scaler):
             loads = columns[0] / columns[1]
             bound = _BEYOND_DATA * max(float(loads.max()), self._known.true_rate or 0.0)
             self._know(mode=ScalingMode.OPTIMAL, model=model, capacities=self._table(model, bound))
+            self._know(seen=frozenset(map(self._cell, columns[0].tolist(), columns[1].tolist())))
             self.change.reset()
         return stability
 
@@ -311,7 +338,9 @@ class Autoscaler(Scaler):
             mode=other.mode,
             model=other.learned.model,
             capacities=other.learned.capacities,
+            seen=other.learned.seen,
             frontier=other.learned.frontier,
+            ceiling=other.learned.ceiling,
             true_rate=other.learned.true_rate,
             stability=other.learned.stability,
         )
@@ -324,11 +353,17 @@ class Autoscaler(Scaler):
 
     def _table(self, model: PerformanceModel, bound: float) -> tuple[float, ...]:
         sizes = range(1, self.settings.most + 1)
+        safe = _NEAR_FRONTIER * min(self._known.frontier, self._known.ceiling)
         largest: Sequence[float] = [
-            model.largest_demand(size, limit=self.settings.limit, load_bound=bound) for size in sizes
+            model.largest_demand(size, limit=self.settings.limit, load_bound=bound, safe_load=safe) for size in sizes
         ]
         # One more executor never carries less; where the polynomial says so it knows nothing there.
         return tuple(float(value) for value in np.maximum.accumulate(largest))
+
+    def _cell(self, demand: float, executors: float) -> tuple[int, int]:
+        model = self._known.model
+        scale = model.basis.largest_load if model is not None else 1.0
+        return int(_CELLS * demand / max(executors, 1.0) / scale), int(executors)
 
     def _know(self, **changes: Any) -> None:  # noqa: ANN401 - fields of Learned
         self._known = _replaced(self._known, changes)
