@@ -1,17 +1,15 @@
 """Change: abrupt and gradual, in a series that should look like itself.
 
-Detectors of :mod:`river` are kept behind one small interface, beside the thesis's fixed threshold and a test of the
-likelihood ratio that also says *when* the change was.
+Detectors of :mod:`river` are kept behind one small interface, beside the thesis's fixed threshold. One that also says
+*when* the change was is in :mod:`penstock.estimate.two_lines`.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from river.drift.adwin import ADWIN
 from river.drift.page_hinkley import PageHinkley as RiverPageHinkley
 
@@ -100,64 +98,6 @@ class Adwin(ChangeDetector):
     def reset(self) -> None:
         """Forget everything."""
         self._river = ADWIN(delta=self._delta)
-
-
-class LikelihoodRatio(ChangeDetector):
-    r"""Is the window one level, or one with a step in it? Two-sided test at every possible place of the step.
-
-    With :math:`k` values before and :math:`m` after the step, means :math:`\bar a, \bar b` and the standard deviation
-    :math:`s` of the noise within both parts,
-
-    .. math:: T = \max_k \frac{|\bar a - \bar b|}{s \sqrt{1/k + 1/m}} > \sqrt{2\,c\,\ln n}
-
-    and the place of the maximum is when the change was. After an alarm the window starts there. The threshold rises
-    with the window, as the number of places does. With ``is_gradual`` the window may have a slope of its own, and only
-    what a straight line does not explain counts.
-
-    Examples
-    --------
-    >>> detector = LikelihoodRatio(fewest=5)
-    >>> values = [0.0, 0.1, -0.1, 0.05, 0.0, -0.05, 0.1, 0.0, 1.0, 1.1, 0.9, 1.0, 1.05]
-    >>> alarms = [detector.update(value) for value in values]
-    >>> [place - alarm for place, alarm in enumerate(alarms) if alarm is not None]
-    [8]
-    """
-
-    name: ClassVar[str] = "likelihood"
-
-    def __init__(self, *, fewest: int = 10, strictness: float = 3.0, memory: int = 400) -> None:
-        self.fewest = fewest
-        self.strictness = strictness
-        self.memory = memory
-        self._window: list[float] = []
-
-    def update(self, value: float) -> int | None:
-        """Learn a value and look for a step in the window."""
-        self._window.append(value)
-        if len(self._window) > self.memory:
-            del self._window[0]
-        count = len(self._window)
-        if count < 2 * self.fewest:
-            return None
-        values = np.asarray(self._window)
-        sums, squares = np.cumsum(values), np.cumsum(values * values)
-        left = np.arange(self.fewest, count - self.fewest + 1)
-        right = count - left
-        total, total_square = sums[-1], squares[-1]
-        left_sum = sums[left - 1]
-        between = (left_sum / left - (total - left_sum) / right) ** 2 * left * right / count
-        whole = total_square - total * total / count
-        place = int(np.argmax(between))
-        gain = float(between[place])
-        noise = max((whole - gain) / max(count - 2, 1), 1e-12 * max(1.0, total_square))
-        if gain / noise <= 2.0 * self.strictness * math.log(count):
-            return None
-        del self._window[: int(left[place])]
-        return len(self._window) - 1
-
-    def reset(self) -> None:
-        """Forget everything."""
-        self._window = []
 
 
 class AnyOf(ChangeDetector):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.errors import InvalidProfileError
-from penstock.estimate.change import Adwin, ChangeDetector, FixedThreshold, LikelihoodRatio, PageHinkley
+from penstock.estimate.change import Adwin, ChangeDetector, FixedThreshold, PageHinkley
+from penstock.estimate.two_lines import TwoLines
 from penstock.sim.change_scores import alarms_of, change_point_f1, matched, standardised, window_score
 from penstock.sim.label_files import AnnotatedSeries, WindowedSeries, read_annotated, read_windowed
 
@@ -33,9 +34,9 @@ class _Silent(ChangeDetector):
 DETECTORS: dict[str, Callable[[], ChangeDetector]] = {
     SILENCE: _Silent,
     "threshold 0.08": FixedThreshold,
-    "page_hinkley": lambda: PageHinkley(fewest=10, delta=0.1, threshold=10.0),
+    "page_hinkley": lambda: PageHinkley(fewest=10, delta=0.5, threshold=20.0),
     "adwin": lambda: Adwin(delta=0.002),
-    "penstock": LikelihoodRatio,
+    "two_lines": TwoLines,
 }
 """Every detector by the name in the table, on series of mean zero and deviation one."""
 

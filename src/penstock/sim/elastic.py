@@ -111,7 +111,7 @@ def autoscaler(*, explores_ahead: bool, train_every: int, ahead_s: float = 60.0)
             explores_ahead=explores_ahead,
             train_every=train_every,
             settle_s=0.0,
-            season_s=86_400.0,
+            quantile=0.95,
         )
     )
 
@@ -133,14 +133,14 @@ def world_cup_rates(table: NDArray[np.float64] | None = None, *, seed: int = 1) 
     seconds = np.arange(3 * 3600)
     if table is None:
         knots = [0, 900, 2_700, 4_500, 5_700, 6_600, 8_100, 9_300, 10_800]
-        means = np.interp(seconds, knots, [0.55, 0.62, 0.78, 1.0, 0.84, 0.98, 0.9, 0.66, 0.6])
-        wander = np.cumsum(generator.normal(0.0, 0.012, 181) - 0.0)
+        means = np.interp(seconds, knots, [0.3, 0.36, 0.62, 1.0, 0.84, 0.95, 0.7, 0.45, 0.35])
+        wander = np.cumsum(generator.normal(0.0, 0.012, 181))
         wander -= np.linspace(0.0, wander[-1], 181)
-        means = means * np.exp(np.interp(seconds, 60.0 * np.arange(181), wander))
+        means = 0.92 * means / means.max() * np.exp(np.interp(seconds, 60.0 * np.arange(181), wander))
     else:
-        means = np.interp(seconds, np.linspace(0, seconds[-1], table.size), table)
-    means = means * (1.85 * CAPACITY_ROWS_PER_S / float(means.max()))
-    return generator.poisson(means).astype(np.float64)
+        means = np.interp(seconds, np.linspace(0, seconds[-1], table.size), table / table.max())
+    # Two workers at the peak, as in the thesis.
+    return generator.poisson(1.85 * CAPACITY_ROWS_PER_S * means).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,10 @@ _BEYOND_FRONTIER = 1.08
 _BELOW_VIOLATION = 0.97
 _BEYOND_DATA = 1.3
 _CELLS = 20
+_CAUTION = 0.88
+_CLEARLY = 1.04
+# The thesis looks back ten minutes; what rises within two is seen by a line through fewer.
+_TREND_WINDOWS_S = (600.0, 150.0, 50.0)
 _FEWEST_SAMPLES = 200
 
 
@@ -80,7 +84,7 @@ class AutoscalerSettings:
     most: int = 20
     limit: float = 0.4
     ahead_s: float = 60.0
-    quantile: float = 0.95
+    quantile: float = 0.98
     gains: Gains = field(default_factory=Gains)
     fill: float = 1.0
     explores_ahead: bool = True
@@ -89,7 +93,7 @@ class AutoscalerSettings:
     refits: int = 250
     settle_s: float = 60.0
     recover_s: float = 0.0
-    drain_s: float = 60.0
+    drain_s: float = 30.0
     season_s: float = 86_400.0
     seed: int = 0
 
@@ -99,9 +103,8 @@ class Learned:
     """What is known of the engine at the moment.
 
     ``capacities`` is the largest demand that each size carries by the model, ``seen`` the loads and sizes that it was
-    fitted to, in twentieths, ``frontier`` the largest load per executor
-    that was seen to go well, ``ceiling`` one a little below the smallest that did not, ``true_rate`` what an executor
-    does in a second of busy time.
+    fitted to, in twentieths, ``frontier`` the largest load per executor that was seen to go well, ``ceiling`` one a
+    little below the smallest that did not, ``true_rate`` what an executor does in a second of busy time.
     """
 
     mode: ScalingMode = ScalingMode.EXPLORATION
@@ -125,10 +128,11 @@ class Autoscaler(Scaler):
     r"""Scale ahead of the load, by a forecast and by what was learned of the query.
 
     In *exploration* the capacity of an executor is what it does in busy time, times a fill; each violation corrects it
-    (:class:`~penstock.control.scaling.reactive.Reactive`). Settled samples are collected, and once in a while the
+    (:class:`~penstock.control.scaling.reactive.Reactive`). Where batch follows batch, busy time tells nothing, and the
+    reactive policy acts a little before the limit, so that it learns the capacity without a violation. Settled samples are collected, and once in a while the
     performance model is trained and checked. When it is stable, *optimal control* begins: the size is the smallest
     whose model stays below the limit at the upper quantile of the forecast, and never beyond what was tried by more
-    than a twentieth. When the residuals of the model change, abruptly or by and by, samples and model are thrown away
+    than a twelfth. When the residuals of the model change, abruptly or by and by, samples and model are thrown away
     and exploration begins again.
 
     Demand is what arrives, shed rows included. Reference: chapter 3 of "Supporting elasticity in Flink".
@@ -149,12 +153,15 @@ class Autoscaler(Scaler):
 
     def __init__(self, settings: AutoscalerSettings | None = None, *, change: ChangeDetector | None = None) -> None:
         self.settings = settings or AutoscalerSettings()
+        trends = [LinearTrend(window_s=window_s) for window_s in _TREND_WINDOWS_S]
         self.forecast = Combined(
-            [LinearTrend(), Level(), LinearTrend(window_s=150.0), Seasonal(period_s=self.settings.season_s)],
+            [*trends, Level(), Seasonal(period_s=self.settings.season_s)],
             ahead_s=self.settings.ahead_s,
             quantile=self.settings.quantile,
         )
         self.reactive = Reactive(limit=self.settings.limit, settle_s=self.settings.settle_s)
+        # Where nothing tells the capacity beforehand, it is learned from loads that come near the limit.
+        self.cautious = Reactive(limit=_CAUTION * self.settings.limit, settle_s=self.settings.settle_s)
         self.samples = Samples()
         self.change = change or AnyOf([PageHinkley(threshold=2.0, delta=0.02), Adwin(delta=1e-5)])
         self._policy = ProactivePolicy(self.settings.gains)
@@ -180,15 +187,19 @@ class Autoscaler(Scaler):
         if signal.time_s < self._known.changed_s + self.settings.recover_s:
             return hold(signal, "recovering from the last change")
         reaction = self.reactive.decide(signal)
-        if self.mode is ScalingMode.EXPLORATION and not self.settings.explores_ahead:
-            return reaction
+        if self.mode is ScalingMode.EXPLORATION:
+            if not self.settings.explores_ahead:
+                return reaction
+            if self._known.true_rate is None:
+                return self.cautious.decide(signal)
         return self._plan(signal, demand, queue, reaction)
 
     def _plan(self, signal: ScalingSignal, demand: float, queue: float, reaction: ScaleDecision) -> ScaleDecision:
         expected = self._expected(signal, demand, queue)
         target = self._target(expected)
-        if target is None:
-            return reaction
+        if target < signal.requested:
+            # Down only where the rest clearly fits: an executor that is let go and asked for again starts for nothing.
+            target = min(signal.requested, self._target(_CLEARLY * expected))
         word = "exploring" if self.mode is ScalingMode.EXPLORATION else "model"
         reason = (
             f"{word}: {expected:.0f} rows/s expected within {self.settings.ahead_s:g} s, {target} executors carry it"
@@ -214,14 +225,12 @@ class Autoscaler(Scaler):
             drain_s=self.settings.drain_s,
         )
 
-    def _target(self, expected: float) -> int | None:
+    def _target(self, expected: float) -> int:
         known = self._known
-        if known.true_rate is None:
-            return None
-        ceiling = self.settings.fill * known.true_rate
+        ceiling = self.settings.fill * (known.true_rate or 0.0)
         if known.mode is ScalingMode.OPTIMAL:
             # At its true rate an executor is busy all the time and batches just fit: that much is certain.
-            bound = min(known.ceiling, max(_BEYOND_FRONTIER * known.frontier, known.true_rate))
+            bound = min(known.ceiling, max(_BEYOND_FRONTIER * known.frontier, known.true_rate or 0.0))
             sizes = [min(capacity, bound * (place + 1)) for place, capacity in enumerate(known.capacities)]
             return smallest_size(sizes, expected)
         capacity = self.reactive.capacity.rows_per_s
@@ -237,7 +246,7 @@ class Autoscaler(Scaler):
             self._know(executors=signal.executors, changed_s=signal.time_s, settled_s=settled_s)
         rate = signal.true_rate_rows_per_s
         if rate is not None and (signal.busy_share or 0.0) >= _LEAST_BUSY:
-            self._follow_rate(rate, signal.busy_share or 0.0)
+            self._follow_rate(rate, signal.busy_share or 0.0, queue)
         is_settled = signal.time_s >= self._known.settled_s and signal.executors == signal.requested
         if not is_settled:
             return
@@ -249,14 +258,18 @@ class Autoscaler(Scaler):
             self._watch(signal, demand, queue)
         self._train_when_due(signal, demand)
 
-    def _follow_rate(self, rate: float, busy: float) -> None:
-        old = self._known.recent_rate
+    def _follow_rate(self, rate: float, busy: float, queue: float) -> None:
+        old, known = self._known.recent_rate, self._known.true_rate
+        is_full = busy >= _FULLY_BUSY
+        if is_full and queue < self.settings.limit:
+            # Batch follows batch though little is to do: all that is known is that it can do what it does.
+            self._know(true_rate=None if known is None else max(known, rate))
+            return
         recent = rate if old is None else old + _RATE_WEIGHT * (rate - old)
         # Little to do makes batches of mostly overhead, and rates that say nothing of full ones: the highest rate
-        # counts, until it fades or a busy query shows a lower one.
-        known = self._known.true_rate
-        is_full = known is None or busy >= _FULLY_BUSY
-        self._know(recent_rate=recent, true_rate=recent if is_full else max(recent, _FADING * (known or 0.0)))
+        # counts, until it fades or a query that cannot follow shows a lower one.
+        highest = recent if is_full else max(recent, _FADING * (known or 0.0))
+        self._know(recent_rate=recent, true_rate=highest)
 
     def _move_frontier(self, load: float, queue: float) -> None:
         known = self._known
@@ -283,7 +296,8 @@ class Autoscaler(Scaler):
     def _explore_anew(self) -> None:
         self.samples.clear()
         self.change.reset()
-        self.reactive = Reactive(limit=self.settings.limit, settle_s=self.settings.settle_s)
+        self.reactive.restore(ReactiveState())
+        self.cautious.restore(ReactiveState())
         self._know(
             mode=ScalingMode.EXPLORATION,
             model=None,
@@ -347,9 +361,10 @@ class Autoscaler(Scaler):
 
     def _capacity(self) -> float | None:
         learned = self.reactive.capacity.rows_per_s
-        if learned is not None or not self.settings.explores_ahead or self._known.true_rate is None:
+        if learned is not None or not self.settings.explores_ahead:
             return learned
-        return self.settings.fill * self._known.true_rate
+        rate = self._known.true_rate
+        return self.cautious.capacity.rows_per_s if rate is None else self.settings.fill * rate
 
     def _table(self, model: PerformanceModel, bound: float) -> tuple[float, ...]:
         sizes = range(1, self.settings.most + 1)
@@ -377,6 +392,7 @@ class Autoscaler(Scaler):
             "policy": self._policy,
             "forecast": self.forecast.snapshot(),
             "reactive": self.reactive.snapshot(),
+            "cautious": self.cautious.snapshot(),
             "samples": self.samples.rows(),
             "change": self.change.snapshot(),
         }
@@ -386,6 +402,7 @@ class Autoscaler(Scaler):
         self._known, self._policy = snapshot["known"], snapshot["policy"]
         self.forecast.restore(snapshot["forecast"])
         self.reactive.restore(snapshot["reactive"])
+        self.cautious.restore(snapshot["cautious"])
         self.samples = Samples(rows=snapshot["samples"])
         self.change.restore(snapshot["change"])
 

@@ -11,7 +11,6 @@ from penstock.estimate.forecast.base import Forecaster
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_FEWEST_ERRORS = 20
 _EMPTY_RATIO = 0.05
 
 
@@ -22,8 +21,10 @@ class Combined(Forecaster):
 
     .. math:: \hat w = \sum_i \frac{e_i^{-2}}{\sum_j e_j^{-2}} \hat w_i
 
-    :meth:`upper` is the forecast plus the ``quantile`` of its own relative errors over the last ``memory`` values: half
-    of all loads are above their mean forecast, so the mean must not decide how many executors there are to be.
+    :meth:`upper` is the forecast plus the ``quantile`` of its own errors over the last ``memory`` values: half of all
+    loads are above their mean forecast, so the mean must not decide how many executors there are to be. Errors count
+    relative to the forecast or as they are, whichever is less: relative ones of a load that begins at nothing are
+    beyond measure, and absolute ones of a peak are too much for the night.
 
     Examples
     --------
@@ -43,9 +44,9 @@ class Combined(Forecaster):
         members: Sequence[Forecaster],
         *,
         ahead_s: float = 60.0,
-        quantile: float = 0.95,
+        quantile: float = 0.98,
         memory: int = 480,
-        half_life: float = 40.0,
+        half_life: float = 20.0,
     ) -> None:
         self.members = tuple(members)
         self.ahead_s = ahead_s
@@ -55,8 +56,9 @@ class Combined(Forecaster):
         self._errors = [0.0] * len(self.members)
         self._counts = [0.0] * len(self.members)
         self._open: deque[tuple[float, float, tuple[float | None, ...]]] = deque()
-        self._relative: deque[float] = deque()
-        self._sorted: list[float] = []
+        self._past: deque[tuple[float, float]] = deque()
+        self._relative: list[float] = []
+        self._absolute: list[float] = []
         self._highest = 0.0
 
     @property
@@ -68,7 +70,10 @@ class Combined(Forecaster):
         """Hold what was foretold against the value, then learn it."""
         self._highest = max(value, self._highest * 0.9999)
         while self._open and self._open[0][0] <= time_s:
-            self._judge(value, *self._open.popleft()[1:])
+            due_s, mixed, own = self._open.popleft()
+            # After a gap in the samples this value is not the one that was foretold.
+            if time_s - due_s < 0.5 * self.ahead_s:
+                self._judge(value, mixed, own)
         for member in self.members:
             member.update(time_s, value)
         guesses = [member.predict(self.ahead_s) for member in self.members]
@@ -86,26 +91,29 @@ class Combined(Forecaster):
 
     def bound(self, mean: float) -> float:
         """Add the quantile of the errors to a forecast; before there are enough of them the largest one."""
-        if not self._sorted:
+        count = len(self._relative)
+        if not count:
             return mean
         # A quantile between two of the errors is the higher one: with few of them, the largest.
-        place = min(len(self._sorted) - 1, int(self.quantile * (len(self._sorted) + 1)))
-        return mean + max(0.0, self._sorted[place]) * max(mean, _EMPTY_RATIO * self._highest)
+        place = min(count - 1, int(self.quantile * (count + 1)))
+        relative = self._relative[place] * max(mean, _EMPTY_RATIO * self._highest)
+        return mean + max(0.0, min(relative, self._absolute[place]))
 
     def snapshot(self) -> tuple[Any, ...]:
         """Members, errors, and what was foretold and not seen yet."""
         members = tuple(member.snapshot() for member in self.members)
-        past = (tuple(self._open), tuple(self._relative), self._highest)
+        past = (tuple(self._open), tuple(self._past), self._highest)
         return (members, tuple(self._errors), tuple(self._counts), *past)
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Go on from a snapshot."""
-        members, errors, counts, waiting, relative, self._highest = snapshot
+        members, errors, counts, waiting, past, self._highest = snapshot
         for member, state in zip(self.members, members, strict=True):
             member.restore(state)
         self._errors, self._counts = list(errors), list(counts)
-        self._open, self._relative = deque(waiting), deque(relative)
-        self._sorted = sorted(relative)
+        self._open, self._past = deque(waiting), deque(past)
+        self._relative = sorted(error for error, _ in past)
+        self._absolute = sorted(error for _, error in past)
 
     def _judge(self, value: float, mixed: float, guesses: tuple[float | None, ...]) -> None:
         scale = max(value, _EMPTY_RATIO * self._highest, 1e-12)
@@ -114,12 +122,15 @@ class Combined(Forecaster):
                 error = (value - guess) / scale
                 self._errors[place] = self._fading * self._errors[place] + error * error
                 self._counts[place] = self._fading * self._counts[place] + 1.0
-        error = (value - mixed) / max(mixed, _EMPTY_RATIO * self._highest, 1e-12)
-        self._relative.append(error)
-        insort(self._sorted, error)
-        if len(self._relative) > self.memory:
-            oldest = self._relative.popleft()
-            del self._sorted[bisect_left(self._sorted, oldest)]
+        absolute = value - mixed
+        relative = absolute / max(mixed, _EMPTY_RATIO * self._highest, 1e-12)
+        self._past.append((relative, absolute))
+        insort(self._relative, relative)
+        insort(self._absolute, absolute)
+        if len(self._past) > self.memory:
+            relative, absolute = self._past.popleft()
+            del self._relative[bisect_left(self._relative, relative)]
+            del self._absolute[bisect_left(self._absolute, absolute)]
 
     def _weigh(self, guesses: Sequence[float | None]) -> list[float]:
         weights = []
