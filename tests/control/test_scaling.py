@@ -18,6 +18,7 @@ from penstock.control.scaling import (
 )
 from penstock.control.scaling.capacity import Capacity
 from penstock.control.scaling.clairvoyant import cheapest_plan
+from penstock.control.scaling.reactive import ReactiveState
 from penstock.errors import InvalidSettingError
 from penstock.estimate.effect import Expectation
 from penstock.estimate.topics import TopicCosts
@@ -49,8 +50,8 @@ def test_reactive_scales_down_across_samples() -> None:
 def test_reactive_aims_at_the_load_not_at_the_sum() -> None:
     """Scaling up comes to ceil(w / w_max) executors; adding that many would come to nine here."""
     policy = Reactive(limit=0.1)
-    policy.decide(_seen(15.0, 1, 1_000.0, 0.2))
-    assert policy.decide(_seen(400.0, 3, 5_500.0, 0.5)).executors == 5
+    policy.restore(ReactiveState(Capacity(1_000.0, 49)))
+    assert policy.decide(_seen(400.0, 3, 5_500.0, 0.5)).executors == 6
 
 
 def test_capacity_follows_the_mean_of_violations() -> None:

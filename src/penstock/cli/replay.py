@@ -33,7 +33,7 @@ def command(
         int, typer.Option(min=1, max=500, help="Executors that the highest load needs; traces are scaled to it.")
     ] = 20,
     interval: Annotated[int, typer.Option(min=1, max=3600, help="Seconds between two decisions.")] = 15,
-    hours: Annotated[float, typer.Option(min=0.01, help="Replay no more than so many hours of a trace.")] = 168.0,
+    hours: Annotated[float, typer.Option(min=0.01, help="Replay no more than so many hours of a trace.")] = 72.0,
     gaps: Annotated[
         str, typer.Option(help="bridge gaps with a straight line, or refuse a trace with gaps.")
     ] = "bridge",

@@ -18,7 +18,7 @@ _PARAMETERS = 3
 
 
 class TwoLines(ChangeDetector):
-    r"""Is the window one straight line, or two that meet at a change?
+    r"""Tells whether the window is one straight line, or two with a change between them.
 
     With :math:`S_1` the squared residuals of one line through the window's :math:`n` values and :math:`S_2(k)` those of
     one line up to :math:`k` and another from there on,
@@ -37,7 +37,7 @@ class TwoLines(ChangeDetector):
     >>> values = [0.0, 0.1, -0.1, 0.05, 0.0, -0.05, 0.1, 0.0, 1.0, 1.1, 0.9, 1.0, 1.05, 1.0, 0.95, 1.0]
     >>> alarms = [detector.update(value) for value in values]
     >>> [(place, place - alarm) for place, alarm in enumerate(alarms) if alarm is not None]
-    [(13, 8)]
+    [(12, 8)]
     """
 
     name: ClassVar[str] = "two_lines"

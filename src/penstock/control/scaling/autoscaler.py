@@ -32,6 +32,7 @@ _BELOW_VIOLATION = 0.97
 _BEYOND_DATA = 1.3
 _CELLS = 20
 _CAUTION = 0.88
+_FOLLOWS = 0.9
 _CLEARLY = 1.04
 # The thesis looks back ten minutes; what rises within two is seen by a line through fewer.
 _TREND_WINDOWS_S = (600.0, 150.0, 50.0)
@@ -129,11 +130,12 @@ class Autoscaler(Scaler):
 
     In *exploration* the capacity of an executor is what it does in busy time, times a fill; each violation corrects it
     (:class:`~penstock.control.scaling.reactive.Reactive`). Where batch follows batch, busy time tells nothing, and the
-    reactive policy acts a little before the limit, so that it learns the capacity without a violation. Settled samples are collected, and once in a while the
-    performance model is trained and checked. When it is stable, *optimal control* begins: the size is the smallest
-    whose model stays below the limit at the upper quantile of the forecast, and never beyond what was tried by more
-    than a twelfth. When the residuals of the model change, abruptly or by and by, samples and model are thrown away
-    and exploration begins again.
+    reactive policy acts a little before the limit, so that it learns the capacity without a violation. Settled samples
+    are collected, and once in a while the performance model is trained and checked.
+
+    When it is stable, *optimal control* begins: the size is the smallest whose model stays below the limit at the upper
+    quantile of the forecast, and never beyond what was tried by more than a twelfth. When the residuals of the model
+    change, abruptly or by and by, samples and model are thrown away and exploration begins again.
 
     Demand is what arrives, shed rows included. Reference: chapter 3 of "Supporting elasticity in Flink".
 
@@ -144,9 +146,9 @@ class Autoscaler(Scaler):
     ...     return ScalingSignal(time_s, 4, 4, demand, demand, demand / 4_000.0, 0.0, 0.1)
     >>> sizes = [scaler.decide(seen(15.0 * step, 1_000.0 + 50.0 * step)).executors for step in range(40)]
     >>> sizes[0], sizes[39]
-    (4, 4)
+    (3, 4)
     >>> scaler.mode.value, scaler.decide(seen(600.0, 3_500.0)).reason
-    ('exploration', 'exploring: 3757 rows/s expected within 60 s, 5 executors carry it')
+    ('exploration', 'exploring: 4129 rows/s expected within 60 s, 5 executors carry it')
     """
 
     name: ClassVar[str] = "proactive"
@@ -244,24 +246,26 @@ class Autoscaler(Scaler):
         if signal.executors != known.executors:
             settled_s = signal.time_s + self.settings.settle_s
             self._know(executors=signal.executors, changed_s=signal.time_s, settled_s=settled_s)
+        # Rows that are neither done nor waiting were shed: what was seen is not what the load does to the query.
+        carried = min(demand, signal.processed_rows_per_s or 0.0)
+        is_behind = carried < _FOLLOWS * demand
         rate = signal.true_rate_rows_per_s
         if rate is not None and (signal.busy_share or 0.0) >= _LEAST_BUSY:
-            self._follow_rate(rate, signal.busy_share or 0.0, queue)
+            self._follow_rate(rate, signal.busy_share or 0.0, can_follow=queue < self.settings.limit and not is_behind)
         is_settled = signal.time_s >= self._known.settled_s and signal.executors == signal.requested
-        if not is_settled:
+        if not is_settled or (is_behind and queue < self.settings.limit):
             return
         self.samples.add(demand, signal.executors, queue)
         # What arrives in a burst is not carried yet: only what was processed shows what an executor can do.
-        carried = min(demand, signal.processed_rows_per_s or 0.0)
         self._move_frontier(carried / max(1, signal.executors), queue)
         if self.mode is ScalingMode.OPTIMAL:
             self._watch(signal, demand, queue)
         self._train_when_due(signal, demand)
 
-    def _follow_rate(self, rate: float, busy: float, queue: float) -> None:
+    def _follow_rate(self, rate: float, busy: float, *, can_follow: bool) -> None:
         old, known = self._known.recent_rate, self._known.true_rate
         is_full = busy >= _FULLY_BUSY
-        if is_full and queue < self.settings.limit:
+        if is_full and can_follow:
             # Batch follows batch though little is to do: all that is known is that it can do what it does.
             self._know(true_rate=None if known is None else max(known, rate))
             return
@@ -285,7 +289,8 @@ class Autoscaler(Scaler):
         place = min(signal.executors, len(known.capacities)) - 1
         # Above its capacity a queue grows without bound: that is too few executors, not another query. And beyond the
         # data that it was fitted to, the model is wrong without anything having changed.
-        if demand > known.capacities[place] or self._cell(demand, signal.executors) not in known.seen:
+        is_seen = self._cell(demand, signal.executors) in known.seen or queue >= self.settings.limit
+        if demand > known.capacities[place] or not is_seen:
             return
         predicted = float(known.model.predict(demand, float(signal.executors)))
         residual = abs(min(queue, 1.0) - min(predicted, 1.0))

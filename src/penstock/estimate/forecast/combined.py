@@ -55,6 +55,7 @@ class Combined(Forecaster):
         self._fading = 0.5 ** (1.0 / half_life)
         self._errors = [0.0] * len(self.members)
         self._counts = [0.0] * len(self.members)
+        self._weights = [0.0] * len(self.members)
         self._open: deque[tuple[float, float, tuple[float | None, ...]]] = deque()
         self._past: deque[tuple[float, float]] = deque()
         self._relative: list[float] = []
@@ -64,7 +65,7 @@ class Combined(Forecaster):
     @property
     def weights(self) -> tuple[float, ...]:
         """How much each forecaster counts; those that say nothing yet count for nothing."""
-        return tuple(self._weigh([member.predict(self.ahead_s) for member in self.members]))
+        return tuple(self._weights)
 
     def update(self, time_s: float, value: float) -> None:
         """Hold what was foretold against the value, then learn it."""
@@ -77,6 +78,7 @@ class Combined(Forecaster):
         for member in self.members:
             member.update(time_s, value)
         guesses = [member.predict(self.ahead_s) for member in self.members]
+        self._weights = self._weigh(guesses)
         self._open.append((time_s + self.ahead_s - 1e-6, self._mix(guesses), tuple(guesses)))
 
     def predict(self, ahead_s: float) -> float | None:
@@ -103,14 +105,14 @@ class Combined(Forecaster):
         """Members, errors, and what was foretold and not seen yet."""
         members = tuple(member.snapshot() for member in self.members)
         past = (tuple(self._open), tuple(self._past), self._highest)
-        return (members, tuple(self._errors), tuple(self._counts), *past)
+        return (members, tuple(self._errors), tuple(self._counts), tuple(self._weights), *past)
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Go on from a snapshot."""
-        members, errors, counts, waiting, past, self._highest = snapshot
+        members, errors, counts, weights, waiting, past, self._highest = snapshot
         for member, state in zip(self.members, members, strict=True):
             member.restore(state)
-        self._errors, self._counts = list(errors), list(counts)
+        self._errors, self._counts, self._weights = list(errors), list(counts), list(weights)
         self._open, self._past = deque(waiting), deque(past)
         self._relative = sorted(error for error, _ in past)
         self._absolute = sorted(error for _, error in past)
@@ -142,5 +144,5 @@ class Combined(Forecaster):
         return [weight / total for weight in weights] if total > 0 else weights
 
     def _mix(self, guesses: Sequence[float | None]) -> float:
-        weights = self._weigh(guesses)
-        return sum(weight * guess for weight, guess in zip(weights, guesses, strict=True) if guess is not None)
+        pairs = zip(self._weights, guesses, strict=True)
+        return sum(weight * guess for weight, guess in pairs if guess is not None)
