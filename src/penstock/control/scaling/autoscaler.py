@@ -85,7 +85,7 @@ class AutoscalerSettings:
     most: int = 20
     limit: float = 0.4
     ahead_s: float = 60.0
-    quantile: float = 0.98
+    quantile: float = 0.99
     gains: Gains = field(default_factory=Gains)
     fill: float = 1.0
     explores_ahead: bool = True
@@ -289,10 +289,12 @@ class Autoscaler(Scaler):
         place = min(signal.executors, len(known.capacities)) - 1
         # Above its capacity a queue grows without bound: that is too few executors, not another query. And beyond the
         # data that it was fitted to, the model is wrong without anything having changed.
-        is_seen = self._cell(demand, signal.executors) in known.seen or queue >= self.settings.limit
-        if demand > known.capacities[place] or not is_seen:
+        is_seen = self._cell(demand, signal.executors) in known.seen
+        if demand > known.capacities[place] or not (is_seen or queue >= self.settings.limit):
             return
         predicted = float(known.model.predict(demand, float(signal.executors)))
+        # Where it was not fitted but goes by what was tried, a size is taken to stay well below the limit.
+        predicted = predicted if is_seen else min(predicted, 0.5 * self.settings.limit)
         residual = abs(min(queue, 1.0) - min(predicted, 1.0))
         # A detector finds any difference if it sees enough values: only what matters is shown to it.
         if self.change.update(max(0.0, residual - self.settings.threshold)) is not None:

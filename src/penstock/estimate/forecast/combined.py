@@ -44,7 +44,7 @@ class Combined(Forecaster):
         members: Sequence[Forecaster],
         *,
         ahead_s: float = 60.0,
-        quantile: float = 0.98,
+        quantile: float = 0.99,
         memory: int = 480,
         half_life: float = 20.0,
     ) -> None:
