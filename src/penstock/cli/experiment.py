@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.experiment_aces import aces
+from penstock.cli.experiment_elastic import elastic
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json, print_table
 
@@ -29,10 +30,12 @@ def experiment() -> None:
     For example:
       penstock experiment las --underprovision 0.25 --runs 100
       penstock experiment aces --figure 4
+      penstock experiment elastic
     """
 
 
 app.command()(aces)
+app.command()(elastic)
 
 
 @app.command()

@@ -1,0 +1,146 @@
+"""``penstock replay``: scaling policies side by side on recorded loads, in virtual time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.options import AsJson
+from penstock.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.sim.calibration import Calibration
+    from penstock.sim.rate_traces import RateTrace
+    from penstock.sim.replay_table import ReplayResult
+
+_SHOWN = ("violations", "late_share", "executor_hours", "of_clairvoyant", "rescales")
+
+
+def command(
+    trace: Annotated[
+        list[Path], typer.Option(metavar="PATH", help="Table second,rate (.csv, .csv.gz) or a directory of them.")
+    ],
+    policy: Annotated[list[str], typer.Option(help="Policy by name, or all; may be given several times.")] = ["all"],  # noqa: B006 - typer wants a list, and nobody changes it
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Engine as JSON; left out: documented defaults.")
+    ] = None,
+    peak_executors: Annotated[
+        int, typer.Option(min=1, max=500, help="Executors that the highest load needs; traces are scaled to it.")
+    ] = 20,
+    interval: Annotated[int, typer.Option(min=1, max=3600, help="Seconds between two decisions.")] = 15,
+    hours: Annotated[float, typer.Option(min=0.01, help="Replay no more than so many hours of a trace.")] = 72.0,
+    gaps: Annotated[
+        str, typer.Option(help="bridge gaps with a straight line, or refuse a trace with gaps.")
+    ] = "bridge",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of arrivals and batch times.")] = 0,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for a chart (PNG) of every trace.")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay recorded loads and compare scaling policies: violations, executor-hours, rescales.
+
+    Every trace is scaled so that its highest load needs --peak-executors, and every policy decides on the same rows. A
+    sample violates the goal when a tenth of the rows due in it are late. Executor-hours count from the moment an
+    executor is asked for, and are compared with those of a clairvoyant that knows the load to come.
+
+    For example:
+      penstock replay --trace day.csv --policy proactive --policy hpa
+      penstock replay --trace traces/ --policy all --json
+      penstock replay --trace day.csv --calibration engine.json --out artifacts/replay
+    """
+    from penstock.sim.calibration import Calibration, read_calibration  # noqa: PLC0415 - help must not wait for numpy
+    from penstock.sim.rate_traces import find_traces  # noqa: PLC0415 - as above
+    from penstock.sim.replay import ReplaySettings  # noqa: PLC0415 - as above
+    from penstock.sim.replay_table import ReplayJob, by_policy, losses, replay_all  # noqa: PLC0415 - as above
+
+    engine = read_calibration(calibration) if calibration else Calibration()
+    policies = _policies(policy)
+    if gaps not in {"bridge", "refuse"}:
+        raise typer.BadParameter(f"--gaps {gaps} is not one of bridge, refuse")
+    settings = ReplaySettings(interval_s=interval, peak_executors=peak_executors, seed=seed)
+    loads = [_read(path, gaps=gaps, hours=hours) for path in find_traces(trace)]
+    jobs = [ReplayJob(load, engine, settings, policies, keep_runs=out is not None) for load in loads]
+    workers = processes or min(os.cpu_count() or 1, len(jobs))
+    results = replay_all(jobs, processes=workers, progress=_say)
+    rows = [row for result in results for row in result.rows]
+    charts = _charts(results, out, engine)
+    lost = losses(rows)
+    if as_json:
+        document = {"policies": list(policies), "interval_s": interval, "peak_executors": peak_executors, "seed": seed}
+        summary = {"summary": by_policy(rows), "losses": lost, "charts": charts, "rows": rows}
+        print_json(document | {"calibration": _plain(engine)} | summary)
+        return
+    _show(rows, ("trace", "hours", "policy", *_SHOWN))
+    if len(loads) > 1:
+        typer.echo("\nall traces:")
+        _show(by_policy(rows), None)
+    for row in lost:
+        typer.echo(
+            f"{row['trace']}: {row['better']} has {row['better_violations']} violations where proactive has "
+            f"{row['violations']} ({row['better_of_clairvoyant']:.2f} against {row['of_clairvoyant']:.2f} of the "
+            "clairvoyant's executor-hours)"
+        )
+    for chart in charts:
+        typer.echo(f"chart: {chart}")
+
+
+def _policies(names: Sequence[str]) -> tuple[str, ...]:
+    from penstock.sim.replay import POLICIES  # noqa: PLC0415 - help must not wait for numpy
+
+    unknown = set(names) - {"all", *POLICIES}
+    if unknown:
+        raise typer.BadParameter(f"policy {min(unknown)!r} is not one of all, {', '.join(POLICIES)}")
+    return POLICIES if "all" in names else tuple(name for name in POLICIES if name in names)
+
+
+def _read(path: Path, *, gaps: str, hours: float) -> RateTrace:
+    from penstock.errors import InvalidProfileError  # noqa: PLC0415 - help must not wait for numpy
+    from penstock.sim.rate_traces import trace_rates  # noqa: PLC0415 - as above
+    from penstock.spark.trace import read_trace_text  # noqa: PLC0415 - as above
+
+    text = read_trace_text(str(path))
+    name = path.name.removesuffix(".gz").removesuffix(".csv").removesuffix(".rate")
+    try:
+        return trace_rates(name, text, gaps="hold" if gaps == "bridge" else "refuse", hours=hours)
+    except InvalidProfileError as error:
+        raise InvalidProfileError(f"trace {str(path)!r}: {str(error).removeprefix('load profile: ')}") from error
+
+
+def _charts(results: Sequence[ReplayResult], out: Path | None, engine: Calibration) -> list[str]:
+    if out is None:
+        return []
+    from penstock.sim.elastic_charts import draw_replay  # noqa: PLC0415 - imports matplotlib
+
+    out.mkdir(parents=True, exist_ok=True)
+    return [
+        str(
+            draw_replay(result.runs, out / f"replay-{result.name}.png", title=result.name, calibration=engine).resolve()
+        )
+        for result in results
+    ]
+
+
+def _show(rows: Sequence[dict[str, float | int | str | bool | None]], columns: Sequence[str] | None) -> None:
+    names = list(columns or rows[0])
+    print_table(names, [[_text(row[name]) for name in names] for row in rows])
+
+
+def _text(value: float | str | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _plain(engine: Calibration) -> dict[str, float]:
+    from dataclasses import asdict  # noqa: PLC0415 - for this alone
+
+    return asdict(engine)
+
+
+def _say(done: int, total: int) -> None:
+    typer.echo(f"{done} of {total} traces", err=True)

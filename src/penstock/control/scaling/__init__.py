@@ -1,0 +1,48 @@
+"""How many executors: one policy a file, one interface for all, guards around every one of them."""
+
+from penstock.control.scaling.autoscaler import Autoscaler, AutoscalerSettings, ScalingMode
+from penstock.control.scaling.base import Scaler
+from penstock.control.scaling.ds2 import Ds2
+from penstock.control.scaling.dstreams import BatchRatio
+from penstock.control.scaling.flink import FlinkAutoscaler
+from penstock.control.scaling.guards import Guarded, GuardSettings
+from penstock.control.scaling.hpa import HorizontalPod
+from penstock.control.scaling.hysteresis import Gains
+from penstock.control.scaling.keda import KafkaLag
+from penstock.control.scaling.reactive import Reactive
+from penstock.control.scaling.static import Schedule, StaticPeak
+
+SCALERS: dict[str, type[Scaler]] = {
+    scaler.name: scaler
+    for scaler in (
+        Autoscaler,
+        Reactive,
+        HorizontalPod,
+        KafkaLag,
+        BatchRatio,
+        Ds2,
+        FlinkAutoscaler,
+        StaticPeak,
+        Schedule,
+    )
+}
+"""Every policy by the name that users write."""
+
+__all__ = [
+    "SCALERS",
+    "Autoscaler",
+    "AutoscalerSettings",
+    "BatchRatio",
+    "Ds2",
+    "FlinkAutoscaler",
+    "Gains",
+    "GuardSettings",
+    "Guarded",
+    "HorizontalPod",
+    "KafkaLag",
+    "Reactive",
+    "Scaler",
+    "ScalingMode",
+    "Schedule",
+    "StaticPeak",
+]

@@ -1,0 +1,131 @@
+"""Change: abrupt and gradual, in a series that should look like itself.
+
+Detectors of :mod:`river` are kept behind one small interface, beside the thesis's fixed threshold. One that also says
+*when* the change was is in :mod:`penstock.estimate.two_lines`.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from river.drift.adwin import ADWIN
+from river.drift.page_hinkley import PageHinkley as RiverPageHinkley
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class ChangeDetector(ABC):
+    """Values in, alarms out."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def update(self, value: float) -> int | None:
+        """Learn a value. None, or how many values ago the change is taken to have been: 0 is this one."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget everything."""
+
+    def snapshot(self) -> Any:  # noqa: ANN401 - every detector has a state of its own kind
+        """Give all that is needed to go on from here."""
+        return copy.deepcopy(self.__dict__)
+
+    def restore(self, snapshot: Any) -> None:  # noqa: ANN401 - see snapshot
+        """Go on from a snapshot."""
+        self.__dict__.update(copy.deepcopy(snapshot))
+
+
+class FixedThreshold(ChangeDetector):
+    """An alarm for every value above a threshold: the thesis's change point, 0.08 on the model's residuals.
+
+    Examples
+    --------
+    >>> detector = FixedThreshold(0.08)
+    >>> [detector.update(value) for value in (0.02, 0.07, 0.09)]
+    [None, None, 0]
+    """
+
+    name: ClassVar[str] = "threshold"
+
+    def __init__(self, threshold: float = 0.08) -> None:
+        self.threshold = threshold
+
+    def update(self, value: float) -> int | None:
+        """Compare."""
+        return 0 if abs(value) > self.threshold else None
+
+    def reset(self) -> None:
+        """Nothing to forget."""
+
+
+class PageHinkley(ChangeDetector):
+    """Page-Hinkley test on the mean of a series, in both directions: sees abrupt changes soon, gradual ones later."""
+
+    name: ClassVar[str] = "page_hinkley"
+
+    def __init__(self, *, fewest: int = 30, delta: float = 0.005, threshold: float = 1.0) -> None:
+        self._arguments = {"min_instances": fewest, "delta": delta, "threshold": threshold}
+        self._river = RiverPageHinkley(**self._arguments)
+
+    def update(self, value: float) -> int | None:
+        """Learn a value."""
+        self._river.update(value)
+        return 0 if self._river.drift_detected else None
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._river = RiverPageHinkley(**self._arguments)
+
+
+class Adwin(ChangeDetector):
+    """Adaptive windowing: cuts off the old part of a window whose halves differ; made for gradual change."""
+
+    name: ClassVar[str] = "adwin"
+
+    def __init__(self, *, delta: float = 0.002) -> None:
+        self._delta = delta
+        self._river = ADWIN(delta=delta)
+
+    def update(self, value: float) -> int | None:
+        """Learn a value; what is left of the window is as old as the change."""
+        self._river.update(value)
+        return int(self._river.width) - 1 if self._river.drift_detected else None
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._river = ADWIN(delta=self._delta)
+
+
+class AnyOf(ChangeDetector):
+    """The first alarm of several detectors counts, and starts all of them anew."""
+
+    name: ClassVar[str] = "any"
+
+    def __init__(self, detectors: Sequence[ChangeDetector]) -> None:
+        self.detectors = tuple(detectors)
+
+    def update(self, value: float) -> int | None:
+        """Learn a value."""
+        alarms = [alarm for alarm in [detector.update(value) for detector in self.detectors] if alarm is not None]
+        if not alarms:
+            return None
+        self.reset()
+        return max(alarms)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        for detector in self.detectors:
+            detector.reset()
+
+    def snapshot(self) -> Any:  # noqa: ANN401 - see ChangeDetector
+        """States of all."""
+        return tuple(detector.snapshot() for detector in self.detectors)
+
+    def restore(self, snapshot: Any) -> None:  # noqa: ANN401 - see ChangeDetector
+        """Go on from a snapshot."""
+        for detector, state in zip(self.detectors, snapshot, strict=True):
+            detector.restore(state)

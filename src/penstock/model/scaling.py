@@ -1,0 +1,106 @@
+"""What a scaler sees of a query, and what it answers: numbers of executors, each with its reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class ScaleKind(StrEnum):
+    """What became of a wish for executors."""
+
+    SCALE = "scale"
+    HOLD = "hold"
+    INFEASIBLE = "infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingSignal:
+    """What was seen of a query over the last sample; None is unknown, and argues against acting.
+
+    Parameters
+    ----------
+    time_s
+        End of the sample, in seconds.
+    executors, requested
+        Executors that serve, and those asked for: the ones still starting are the difference.
+    demand_rows_per_s
+        Rows that arrived, the ones that a guard dropped included. A scaler that looked at kept rows would take its own
+        shedding for a lighter load, and never add what is missing.
+    processed_rows_per_s
+        Rows that were worked off.
+    busy_share
+        Share of the time in which a batch was in work.
+    backlog_rows
+        Rows that have arrived and are not done, at the end of the sample.
+    queue_share
+        Mean number of rows that are not done, over the rows that arrive within the latency goal: the thesis's slow
+        records, queue over workload.
+    batch_s, trigger_s
+        Mean length of a batch, and how often one is to begin.
+    """
+
+    time_s: float
+    executors: int
+    requested: int
+    demand_rows_per_s: float | None
+    processed_rows_per_s: float | None
+    busy_share: float | None
+    backlog_rows: float | None
+    queue_share: float | None
+    batch_s: float | None = None
+    trigger_s: float | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that scalers decide by is known and finite."""
+        needed = (self.demand_rows_per_s, self.processed_rows_per_s, self.busy_share, self.backlog_rows)
+        return all(value is not None and math.isfinite(value) for value in (*needed, self.queue_share))
+
+    @property
+    def true_rate_rows_per_s(self) -> float | None:
+        """Rows per second of busy time and executor: what one executor could do if it never waited.
+
+        Examples
+        --------
+        >>> seen = ScalingSignal(60.0, 4, 4, 900.0, 900.0, 0.75, 0.0, 0.1)
+        >>> seen.true_rate_rows_per_s
+        300.0
+        """
+        if not self.processed_rows_per_s or not self.busy_share or self.executors < 1:
+            return None
+        return self.processed_rows_per_s / self.busy_share / self.executors
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDecision:
+    """How many executors there are to be, and why.
+
+    ``wanted`` is what the scaler asked for before guards, where that differs from ``executors``.
+    """
+
+    executors: int
+    reason: str
+    kind: ScaleKind = ScaleKind.SCALE
+    wanted: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the decision as plain data."""
+        return {
+            "executors": self.executors,
+            "reason": self.reason,
+            "kind": self.kind.value,
+            "wanted": self.executors if self.wanted is None else self.wanted,
+        }
+
+
+def hold(signal: ScalingSignal, reason: str, *, wanted: int | None = None) -> ScaleDecision:
+    """Stay with what was asked for."""
+    return ScaleDecision(signal.requested, reason, ScaleKind.HOLD, wanted)
+
+
+def towards(signal: ScalingSignal, executors: int, reason: str) -> ScaleDecision:
+    """Scale to a number of executors, or hold where that is what was asked for already."""
+    return hold(signal, reason) if executors == signal.requested else ScaleDecision(executors, reason)
