@@ -23,13 +23,14 @@ from penstock.control.graph_governor import GraphGovernor
 from penstock.errors import PenstockError
 from penstock.estimate.service_rate import ServiceRate, fit_service_rate
 from penstock.kafka import jars
-from penstock.kafka.broker import free_port, running_cluster
+from penstock.kafka.broker import running_cluster
 from penstock.kafka.broker_config import ClusterSpec
 from penstock.kafka.client import KafkaClient
 from penstock.kafka.load import run_load
 from penstock.kafka.load_sinks import KafkaTarget
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import PlainContent
+from penstock.process.ports import free_port
 from penstock.sim.two_states import TwoStates, fit_two_states
 
 if TYPE_CHECKING:

@@ -68,8 +68,8 @@ class PageHinkley(ChangeDetector):
     name: ClassVar[str] = "page_hinkley"
 
     def __init__(self, *, fewest: int = 30, delta: float = 0.005, threshold: float = 1.0) -> None:
-        self._arguments = {"min_instances": fewest, "delta": delta, "threshold": threshold}
-        self._river = RiverPageHinkley(**self._arguments)
+        self._fewest, self._delta, self._threshold = fewest, delta, threshold
+        self.reset()
 
     def update(self, value: float) -> int | None:
         """Learn a value."""
@@ -78,7 +78,7 @@ class PageHinkley(ChangeDetector):
 
     def reset(self) -> None:
         """Forget everything."""
-        self._river = RiverPageHinkley(**self._arguments)
+        self._river = RiverPageHinkley(min_instances=self._fewest, delta=self._delta, threshold=self._threshold)
 
 
 class Adwin(ChangeDetector):

@@ -12,6 +12,7 @@ from penstock.errors import InvalidSettingError
 if TYPE_CHECKING:
     from pathlib import Path
 
+_MEASURED = frozenset({"executor_start_s_p50", "batch_overhead_s", "cost_s_per_row"})
 _POSITIVE = frozenset({"rows_per_s", "goal_s"})
 
 
@@ -82,15 +83,38 @@ class Calibration:
 
 
 def read_calibration(path: Path) -> Calibration:
-    """Read a calibration file: a JSON object with any of the fields; those left out have their defaults."""
+    """Read a calibration file; what it leaves out has its default.
+
+    It is what ``penstock calibrate`` wrote on a live engine, or a JSON object with any of the fields.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidSettingError("calibration file", str(path), f"a file that can be read ({error})") from error
     except ValueError as error:
         raise InvalidSettingError("calibration file", str(path), f"a JSON object ({error})") from error
+    if isinstance(content, dict) and set(content) >= _MEASURED:
+        return _measured(content)
     known = [field.name for field in fields(Calibration)]
     unknown = set(content) - set(known) if isinstance(content, dict) else {"(no object)"}
     if unknown:
         raise InvalidSettingError("calibration file", str(path), f"{min(unknown)!r} is none of {', '.join(known)}")
     return Calibration(**content)
+
+
+def _measured(figures: dict[str, float]) -> Calibration:
+    """Take over what was measured on a live engine.
+
+    Examples
+    --------
+    >>> figures = {"executor_start_s_p50": 6.0, "batch_overhead_s": 0.4, "cost_s_per_row": 0.0005, "release_s": 3.0}
+    >>> found = _measured(figures)
+    >>> found.start_s, found.overhead_s, found.rows_per_s
+    (6.0, 0.4, 2000.0)
+    """
+    cost_s = figures["cost_s_per_row"]
+    if not cost_s > 0:
+        raise InvalidSettingError("calibration cost_s_per_row", cost_s, "a number above 0: calibrate again")
+    return Calibration(
+        start_s=figures["executor_start_s_p50"], overhead_s=figures["batch_overhead_s"], rows_per_s=1.0 / cost_s
+    )
