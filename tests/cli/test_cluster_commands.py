@@ -23,7 +23,7 @@ ERRORS = {
 }
 FIGURES = Calibration(
     executor_start_s_p50=6.0, executor_start_s_p95=9.5, release_s=1.5, release_s_p95=2.0, batch_overhead_s=0.2,
-    cost_s_per_row=1e-5, executor_starts=5, batches=24, hashes_per_row=10, measured_on="2026-01-05T10:00:00+00:00",
+    cost_s_per_row=1e-5, executor_starts=5, batches=24, hashes_per_row=20, measured_on="2026-01-05T10:00:00+00:00",
     spark_version="4.2.0", cores=2,
 )  # fmt: skip
 

@@ -71,7 +71,7 @@ def test_the_least_busy_leave_and_are_waited_for() -> None:
     assert list(rig.cluster.executors) == ["0"]
     assert rig.log(ActionKind.FAULT) == []
     outcome = rig.log(ActionKind.EXECUTORS_DONE)[-1]
-    assert outcome.reason == "2 executors finished their tasks and left; 1 serve, 2.0 s after the decision"
+    assert outcome.reason == "2 executors finished all tasks and left, 1 left serving, 2.0 s after the decision"
     assert rig.scaler.releases.snapshot().observed_s == (2.0, 2.0)
 
 

@@ -32,13 +32,18 @@ if TYPE_CHECKING:
 _BOUNDS = Bounds(minimum=1, maximum=2, first=1)
 _PATIENCE_S = 300.0
 _LOOK_EVERY_S = 0.05
-_SMALL_ROWS, _LARGE_ROWS = 1_000, 40_000
+_SMALL_ROWS, _LARGE_ROWS = 1_000, 200_000
 # The first batches of a query compile and warm up, which no later one does.
 _WARM_UP_BATCHES = 4
 # Nor is the very first one full: nothing has arrived yet when it is planned.
 _PARTLY_FILLED = 2
-_HASHES = 10
-_SETTINGS = {"spark.ui.enabled": "false", "spark.sql.streaming.numRecentProgressUpdates": "10000"}
+_HASHES = 20
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",
+    # Spark calls every executor that leaves an error, and every query that is stopped.
+    "spark.log.level": "OFF",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,9 @@ def calibrate(*, repeats: int = 5, batches: int = 12, say: Callable[[str], None]
 
 
 def line_through(rows: Sequence[float], seconds: Sequence[float]) -> tuple[float, float]:
-    """Overhead and cost per row that fit batches best, by least squares; neither is below zero.
+    """Overhead and cost per row that fit batches best, by least squares.
+
+    Large batches that take no longer than small ones tell nothing of a row's cost, and are an error.
 
     Examples
     --------
@@ -92,7 +99,12 @@ def line_through(rows: Sequence[float], seconds: Sequence[float]) -> tuple[float
     (0.2, 0.001)
     """
     cost_s, overhead_s = np.polyfit(np.asarray(rows, dtype=float), np.asarray(seconds, dtype=float), 1)
-    return max(0.0, float(overhead_s)), max(0.0, float(cost_s))
+    if not cost_s > 0 or not overhead_s > 0:
+        raise ClusterError(
+            f"{overhead_s:.3g} s for a batch and {cost_s:.3g} s for a row cannot be: something else disturbed the "
+            "batches; measure again on a quiet machine, with more --batches"
+        )
+    return float(overhead_s), float(cost_s)
 
 
 def _measured(engine: Engine, repeats: int, batches: int, say: Callable[[str], None]) -> Calibration:
@@ -106,6 +118,8 @@ def _measured(engine: Engine, repeats: int, batches: int, say: Callable[[str], N
             f"gone in {releases.snapshot().observed_s[-1]:.1f} s")  # fmt: skip
     rows: list[float] = []
     seconds: list[float] = []
+    # The first query makes the executor's JVM and Python worker fast, whichever size comes first.
+    _batch_times(engine, _LARGE_ROWS, 1)
     for size in (_SMALL_ROWS, _LARGE_ROWS):
         taken = _batch_times(engine, size, batches)
         say(f"{len(taken)} batches of {size:,} rows: {np.median(taken):.2f} s in the middle")

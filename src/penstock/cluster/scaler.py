@@ -213,7 +213,8 @@ class Scaler:
             shrinking.longest_s = max(shrinking.longest_s, one.release_s)
             if self._ledger.leaving(shrinking.action_id) == 0:
                 del self._shrinking[shrinking.action_id]
-                reason = f"{shrinking.count} executors finished their tasks and left; {self._served} serve"
+                several = "s" if shrinking.count > 1 else ""
+                reason = f"{shrinking.count} executor{several} finished all tasks and left, {self._served} left serving"
                 self._tell_outcome(shrinking.action_id, reason, shrinking.longest_s, None)
 
     def _tell_growth(self, view: PoolView, now_s: float) -> None:
