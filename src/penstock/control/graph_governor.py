@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 # How fast the idea of a query's cost and of a stream's rate follows the last batch.
 _GAIN = 0.3
+# How much more or fewer cores are planned with from one period to the next, and at most.
+_LARGEST_STEP = 1.3
+_LARGEST_SCALE = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,10 @@ class GraphGovernor:
         self.plan: Plan = self._planner.plan(graph, now_s=now_s)
         self._flow = GraphFlow(graph, self.targets_rows_per_s, batch_s=batch_s, policy=policy)
         self._lags: dict[str, float] = {}
+        self._used_cores: dict[str, float] = {}
+        self._scale = 1.0
+        self._period_s = period_s
+        self._scaled_s = now_s
 
     @property
     def targets_rows_per_s(self) -> dict[str, float]:
@@ -79,17 +86,41 @@ class GraphGovernor:
     def on_batch(self, batch: BatchDone, cost: BatchCost) -> int:
         """Learn from a batch; gives the rows that the next batch of this query may read."""
         self._learn(batch, cost)
-        plan = self._planner.plan(self._graph, now_s=batch.time_s)
+        if batch.time_s - self._scaled_s >= self._period_s:
+            self._scale_cores(batch.time_s)
+        plan = self._planner.plan(self._scaled(), now_s=batch.time_s)
         if plan.cause is not None:
             self.plan = plan
             self._flow.retarget(self.targets_rows_per_s)
         return self._flow.on_batch(batch)
+
+    def _scaled(self) -> ElementGraph:
+        engines = tuple(replace(engine, cores=engine.cores * self._scale) for engine in self._graph.engines)
+        return ElementGraph(engines, self._graph.streams, self._graph.elements)
+
+    def _scale_cores(self, now_s: float) -> None:
+        """Plan with more or fewer cores than there are, until those that batches really keep busy are all of them.
+
+        What rows cost is learned from batches of the size that targets allow. Where that makes them seem too dear, all
+        targets are too small and cores idle, and no single batch tells: only the sum of busy cores does.
+        """
+        self._scaled_s = now_s
+        used = sum(self._used_cores.values())
+        if len(self._used_cores) < len(self._graph.elements) or used <= 0:
+            return
+        there = sum(engine.cores for engine in self._graph.engines)
+        step = min(_LARGEST_STEP, max(1.0 / _LARGEST_STEP, there / used))
+        self._scale = min(_LARGEST_SCALE, max(1.0 / _LARGEST_SCALE, self._scale * step))
 
     def _learn(self, batch: BatchDone, cost: BatchCost) -> None:
         graph, place = self._graph, self._graph.element_index[batch.element]
         element, streams = graph.elements[place], graph.streams
         before = self._lags.get(batch.element)
         self._lags[batch.element] = batch.lag_rows
+        if cost.core_s is not None:
+            used = cost.core_s / batch.period_s
+            known = self._used_cores.get(batch.element, used)
+            self._used_cores[batch.element] = known + _GAIN * (used - known)
         if cost.core_s and cost.rows:
             # A batch of few rows, with all of its fixed cost, must not count as much as a full one.
             gain = _GAIN * min(1.0, cost.rows / self._flow.first_limit(batch.element))
