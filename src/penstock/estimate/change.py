@@ -10,11 +10,13 @@ import copy
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from river.drift.adwin import ADWIN
-from river.drift.page_hinkley import PageHinkley as RiverPageHinkley
+from river.drift import adwin, page_hinkley
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# Compiled, and without types.
+_ADWIN: Any = adwin.ADWIN
 
 
 class ChangeDetector(ABC):
@@ -68,8 +70,8 @@ class PageHinkley(ChangeDetector):
     name: ClassVar[str] = "page_hinkley"
 
     def __init__(self, *, fewest: int = 30, delta: float = 0.005, threshold: float = 1.0) -> None:
-        self._arguments = {"min_instances": fewest, "delta": delta, "threshold": threshold}
-        self._river = RiverPageHinkley(**self._arguments)
+        self._arguments: dict[str, Any] = {"min_instances": fewest, "delta": delta, "threshold": threshold}
+        self._river: Any = page_hinkley.PageHinkley(**self._arguments)
 
     def update(self, value: float) -> int | None:
         """Learn a value."""
@@ -78,7 +80,7 @@ class PageHinkley(ChangeDetector):
 
     def reset(self) -> None:
         """Forget everything."""
-        self._river = RiverPageHinkley(**self._arguments)
+        self._river = page_hinkley.PageHinkley(**self._arguments)
 
 
 class Adwin(ChangeDetector):
@@ -88,7 +90,7 @@ class Adwin(ChangeDetector):
 
     def __init__(self, *, delta: float = 0.002) -> None:
         self._delta = delta
-        self._river = ADWIN(delta=delta)
+        self._river: Any = _ADWIN(delta=delta)
 
     def update(self, value: float) -> int | None:
         """Learn a value; what is left of the window is as old as the change."""
@@ -97,7 +99,7 @@ class Adwin(ChangeDetector):
 
     def reset(self) -> None:
         """Forget everything."""
-        self._river = ADWIN(delta=self._delta)
+        self._river = _ADWIN(delta=self._delta)
 
 
 class AnyOf(ChangeDetector):

@@ -120,4 +120,4 @@ def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
         if math.isnan(filled[place]):
             filled[place] = filled[place - 1]
     deviation = float(filled.std())
-    return (filled - filled.mean()) / (deviation if deviation > 0 else 1.0)
+    return np.asarray((filled - filled.mean()) / (deviation if deviation > 0 else 1.0))

@@ -140,7 +140,7 @@ def world_cup_rates(table: NDArray[np.float64] | None = None, *, seed: int = 1) 
     else:
         means = np.interp(seconds, np.linspace(0, seconds[-1], table.size), table / table.max())
     # Two workers at the peak, as in the thesis.
-    return generator.poisson(1.85 * CAPACITY_ROWS_PER_S * means).astype(np.float64)
+    return np.asarray(generator.poisson(1.85 * CAPACITY_ROWS_PER_S * means), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
