@@ -150,9 +150,9 @@ class ExecutorPlant:
     >>> plant = ExecutorPlant(np.full(600, 1_500.0), Calibration(noise=0.0), executors=1)
     >>> overloaded = plant.run(60.0)
     >>> round(overloaded.signal.busy_share, 2), round(overloaded.late_share, 2)
-    (1.0, 0.84)
+    (0.93, 0.09)
     >>> plant.ask_for(3)
-    >>> plant.run(120.0).signal.executors, round(plant.run(400.0).late_share, 2)
+    >>> plant.run(200.0).signal.executors, round(plant.run(400.0).late_share, 2)
     (3, 0.0)
     """
 
