@@ -36,8 +36,8 @@ def capacity_rows_per_s(spark: SparkSession) -> float:
 
 
 @pytest.mark.xfail(
-    reason="with Spark's first-in-first-out scheduling a batch of the high one waits for tasks of the low one, takes that "
-    "for its own cost, and drops rows too",
+    reason="with Spark's first-in-first-out scheduling a batch of the high one waits for tasks of the low one, takes "
+    "that for its own cost, and drops rows too",
     strict=False,
 )
 def test_the_query_of_low_priority_drops_rows_first(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
