@@ -83,6 +83,7 @@ def test_executors_come_and_go_without_a_restart(cluster: StandaloneCluster) -> 
     show(f"executors start in {result['start_s']} s and leave in {result['release_s']} s")
 
 
+@pytest.mark.slow
 def test_standby_serves_at_once_and_is_replaced(cluster: StandaloneCluster) -> None:
     """An executor on standby gets no task; called, it gets some within a cycle; another one waits in its place."""
     result = run(cluster, "standby")
@@ -97,6 +98,7 @@ def test_standby_serves_at_once_and_is_replaced(cluster: StandaloneCluster) -> N
     show(f"from standby in {growth[0]['value']:.2f} s, started anew in {result['start_s']} s")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_survived(cluster: StandaloneCluster) -> None:
     """The query goes on in the same run, the loss is on record, and the other worker gives what was lost."""
     try:

@@ -92,7 +92,9 @@ def test_an_unmodified_query_is_governed_by_its_name(spark: SparkSession, attach
     topic = new_topic(kafka, 600_000)
     pen = attach(goals={"backlog": Goal(latency="4 seconds")})
     query = start(costly(kafka_rows(spark, kafka, topic), 40), "backlog")
-    done = wait_until(lambda: (found := _batches(query)) and sum(found) == 600_000 and found, "end of the backlog")
+    done = wait_until(
+        lambda: (found := _batches(query)) and sum(found) == 600_000 and found, "end of the backlog", within_s=180
+    )
     limits = limit_values(pen.store, "backlog")
     assert limits[0] == 1000
     assert done[0] == pytest.approx(1000, rel=0.05)

@@ -31,7 +31,7 @@ def uniform(states: NDArray[np.uint64], index: int) -> float:
     --------
     >>> states = np.array([1, 2], np.uint64)
     >>> [round(uniform(states, 0), 4) for _ in range(3)]
-    [0.5665, 0.7497, 0.9713]
+    [0.5666, 0.7458, 0.971]
     """
     states[index] += _STEP
     mixed = states[index]
