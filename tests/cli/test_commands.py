@@ -128,6 +128,34 @@ def test_interruption_is_quiet(run: Callable[..., Any], monkeypatch: pytest.Monk
     assert run("log") == (130, "", "")
 
 
+def test_a_command_that_is_told_to_end_tidies_up(tmp_path: Path) -> None:
+    """What a command has started ends with it, also when it is told to by 'timeout' or a supervisor."""
+    program = f"""
+import contextlib, pathlib, sys, time
+import penstock.cli.version
+@contextlib.contextmanager
+def server():
+    try:
+        yield
+    finally:
+        pathlib.Path({str(tmp_path / "tidy")!r}).touch()
+def wait(*_):
+    with server():
+        print("ready", flush=True)
+        time.sleep(60)
+penstock.cli.version.spark_version = wait
+sys.argv = ["penstock", "version"]
+import penstock.cli
+sys.exit(penstock.cli.main())
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as command:
+        assert command.stdout is not None
+        assert command.stdout.readline() == b"ready\n"
+        command.terminate()
+        assert command.wait(timeout=20) == 143
+    assert (tmp_path / "tidy").exists()
+
+
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that is not the user's keeps its traceback."""
     raise_in_log(monkeypatch, ZeroDivisionError("a bug"))

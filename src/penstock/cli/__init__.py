@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-EXIT_FAILED_CHECK, EXIT_ERROR, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED_CHECK, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_TERMINATED = 1, 2, 130, 143
 
 _COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": calibrate.command,
@@ -94,9 +95,11 @@ for _name, _group, _callback in (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code.
 
-    0 is success, 1 a check that failed, 2 an error that the user can mend, 130 an interruption.
+    0 is success, 1 a check that failed, 2 an error that the user can mend, 130 an interruption, 143 a polite kill.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None:
+        signal.signal(signal.SIGTERM, _end)
     try:
         outcome = app(words or ["--help"], prog_name="penstock", standalone_mode=False)
         sys.stdout.flush()
@@ -111,6 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _leave_quietly()
     return outcome if isinstance(outcome, int) else 0
+
+
+def _end(*_: object) -> None:
+    # Without this a command that is told to end, by 'timeout' for one, leaves its brokers and clusters running.
+    raise SystemExit(EXIT_TERMINATED)
 
 
 def _complain(text: str) -> int:
