@@ -27,6 +27,21 @@ from penstock.settings import AdmissionSettings, SheddingSettings
 QUERY = QueryName("plant")
 
 
+@dataclass(frozen=True)
+class PlannedBatch:
+    """Rows that a batch has taken and not yet finished, as they arrived together, and the share kept of each."""
+
+    started_s: float
+    rows: int
+    kept: int
+    late: float
+    share: float
+    lag_rows: float
+    work_s: float
+    taken: list[tuple[float, float]]
+    shares: list[float]
+
+
 @dataclass
 class MicroBatchPlant:
     """One query: rows arrive at a rate, batches take overhead plus cost per row, limits act one batch late."""
@@ -57,14 +72,17 @@ class MicroBatchPlant:
 
     def run_batch(self) -> BatchSignal:
         """Plan a batch under the limit and the share in force, process it, and report it."""
+        batch = self.plan()
+        noise = float(np.exp(self.noise * self.rng.standard_normal())) if self.noise else 1.0
+        return self.finish(batch, (self.overhead_s + batch.work_s) * noise)
+
+    def plan(self) -> PlannedBatch:
+        """Take rows under the limit and decide which of them stay."""
         rows = int(min(self.waiting_rows, self.limit_rows))
         if rows == 0:
             self._advance(0.1)
             rows = int(min(self.waiting_rows, self.limit_rows))
-        started_s = self.now_s
         self.waiting_rows -= rows
-        lag_rows = self.waiting_rows
-        noise = float(np.exp(self.noise * self.rng.standard_normal())) if self.noise else 1.0
         share = self.keep.fraction_at(self.batch_id)
         taken = self._take(rows)
         late = sum(count for arrived_s, count in taken if self._is_late(arrived_s))
@@ -72,16 +90,22 @@ class MicroBatchPlant:
         kept = round(sum(count * part for (_, count), part in zip(taken, shares, strict=True)))
         cost_s = self.cost_per_row_s(self.now_s)
         work_s = rows * self.read_share * cost_s + kept * (1 - self.read_share) * cost_s
-        duration_s = (self.overhead_s + work_s) * noise
+        return PlannedBatch(self.now_s, rows, kept, late, share, self.waiting_rows, work_s, taken, shares)
+
+    def finish(self, batch: PlannedBatch, duration_s: float) -> BatchSignal:
+        """Let time pass until a batch is done, and report it."""
         self._advance(duration_s)
         self.ages += [
-            (self.now_s - arrived_s, count * part) for (arrived_s, count), part in zip(taken, shares, strict=True)
+            (self.now_s - arrived_s, count * part)
+            for (arrived_s, count), part in zip(batch.taken, batch.shares, strict=True)
         ]
-        source = SourceSignal(0, rows, float(rows), lag_rows)
-        oldest_s = taken[0][0] if taken and self.late_after_s is not None else None
-        on_time = share if rows > late else None
-        guard = GuardSignal(rows, kept, share, oldest_s, late_rows=round(late), on_time_fraction=on_time)
-        signal = BatchSignal(QUERY, self.batch_id, started_s, duration_s, rows, (source,), guard=guard)
+        source = SourceSignal(0, batch.rows, float(batch.rows), batch.lag_rows)
+        oldest_s = batch.taken[0][0] if batch.taken and self.late_after_s is not None else None
+        on_time = batch.share if batch.rows > batch.late else None
+        guard = GuardSignal(
+            batch.rows, batch.kept, batch.share, oldest_s, late_rows=round(batch.late), on_time_fraction=on_time
+        )
+        signal = BatchSignal(QUERY, self.batch_id, batch.started_s, duration_s, batch.rows, (source,), guard=guard)
         self.batch_id += 1
         return signal
 

@@ -7,8 +7,20 @@ its variance from the kept rows alone are
 .. math:: \hat t = \sum w_i x_i, \qquad \hat V = \sum w_i (w_i - 1)\, x_i^2
 
 A count is the sum of ones; an average is the ratio of a sum and a count, whose variance is that of
-:math:`x_i - \bar x` over the squared count (linearisation). The interval is the estimate plus and minus 1.96 standard
-errors. Where nothing was dropped all weights are one, and the interval is the value itself.
+:math:`x_i - \bar x` over the squared count (linearisation). Where nothing was dropped all weights are one, and the
+interval is the value itself.
+
+Few rows of large weight, such as late ones that were nearly all dropped, make an estimate skewed: mostly a little too
+small, with a variance that is too small as well, because the row that would have shown it was dropped. So an interval
+allows for one more row like the most telling of those that were kept. For a count it is that of a gamma distribution
+with the mean and variance of the estimate (Fay and Feuer), upwards with that row added, its quantiles by the
+approximation of Wilson and Hilferty:
+
+.. math:: q_\pm(t, V) = t \Big(1 - \frac{1}{9 m} \pm \frac{1.96}{3 \sqrt m}\Big)^3, \quad m = t^2 / V, \qquad
+          \big[\,q_-(\hat t, \hat V),\; q_+(\hat t + w, \hat V + w (w - 1))\,\big], \quad w = \max w_i
+
+For sums and averages, whose values may be negative, it is the estimate plus and minus
+:math:`1.96 \sqrt{\hat V + \max w_i (w_i - 1)\, x_i^2}`.
 
 Each function gives four columns, to be unpacked into ``agg``::
 
@@ -20,7 +32,8 @@ Each function gives four columns, to be unpacked into ``agg``::
 A guard with a key keeps or drops all rows of a key together. Estimates stay unbiased, but rows are then not independent
 and the intervals too narrow; group by that key, or use a guard without one, where the intervals matter.
 
-Reference: Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952.
+References: Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952; Fay
+and Feuer, "Confidence intervals for directly standardized rates: a method based on the gamma distribution", 1997.
 """
 
 from __future__ import annotations
@@ -40,13 +53,19 @@ _NORMAL_95 = 1.959963984540054
 def count(weight: str = "weight", *, name: str = "count") -> list[Column]:
     """Number of rows, dropped ones included."""
     w = F.col(weight)
-    return _with_interval(F.sum(w), F.sum(w * (w - 1.0)), name)
+    rows, variance, largest = F.sum(w), F.sum(w * (w - 1.0)), F.max(w)
+    low = _gamma_quantile(rows, variance, -_NORMAL_95)
+    high = _gamma_quantile(rows + largest, variance + largest * (largest - 1.0), _NORMAL_95)
+    return _columns(name, rows, variance, low, high)
 
 
 def sum(column: str, weight: str = "weight", *, name: str | None = None) -> list[Column]:  # noqa: A001 - Spark's word
     """Sum of a column over all rows, dropped ones included; nulls are left out."""
     x, w = F.col(column).cast("double"), F.col(weight)
-    return _with_interval(F.sum(w * x), F.sum(w * (w - 1.0) * x * x), name or f"sum_{column}")
+    influence = w * (w - 1.0) * x * x
+    total, variance = F.sum(w * x), F.sum(influence)
+    half = _NORMAL_95 * F.sqrt(variance + F.max(influence))
+    return _columns(name or f"sum_{column}", total, variance, total - half, total + half)
 
 
 def avg(column: str, weight: str = "weight", *, name: str | None = None) -> list[Column]:
@@ -57,15 +76,26 @@ def avg(column: str, weight: str = "weight", *, name: str | None = None) -> list
     mean = total / rows
     spread = w * (w - 1.0)
     squares = F.sum(spread * x * x) - 2.0 * mean * F.sum(spread * x) + mean * mean * F.sum(spread)
-    return _with_interval(mean, F.greatest(squares, F.lit(0.0)) / (rows * rows), name or f"avg_{column}")
+    # The mean is not known before the last row: what the most telling row tells is bounded by the two ends of x.
+    farthest = F.greatest(F.abs(F.max(x) - mean), F.abs(F.min(x) - mean))
+    variance = F.greatest(squares, F.lit(0.0)) / (rows * rows)
+    half = _NORMAL_95 * F.sqrt(variance + F.max(spread) * farthest * farthest / (rows * rows))
+    return _columns(name or f"avg_{column}", mean, variance, mean - half, mean + half)
 
 
-def _with_interval(estimate: Column, variance: Column, name: str) -> list[Column]:
+def _gamma_quantile(mean: Column, variance: Column, normal: float) -> Column:
+    deviation = F.sqrt(variance) / mean
+    root = 1.0 - deviation * deviation / 9.0 + normal / 3.0 * deviation
+    return mean * F.pow(F.greatest(root, F.lit(0.0)), F.lit(3.0))
+
+
+def _columns(name: str, estimate: Column, variance: Column, low: Column, high: Column) -> list[Column]:
     # Rounding may leave a variance a hair below zero, whose root would be NaN.
     error = F.sqrt(F.greatest(variance, F.lit(0.0)))
+    is_exact = variance <= 0.0
     return [
         estimate.alias(name),
         error.alias(f"{name}_error"),
-        (estimate - _NORMAL_95 * error).alias(f"{name}_low"),
-        (estimate + _NORMAL_95 * error).alias(f"{name}_high"),
+        F.when(is_exact, estimate).otherwise(low).alias(f"{name}_low"),
+        F.when(is_exact, estimate).otherwise(high).alias(f"{name}_high"),
     ]

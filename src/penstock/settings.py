@@ -48,7 +48,7 @@ class AdmissionSettings:
         unit="ratio", low=1.1, high=100,
     )  # fmt: skip
     batch_share_of_goal: float = _option(
-        0.45, "Part of the latency goal that a batch may take; the other part is the wait for that batch to begin.",
+        0.4, "Part of the latency goal that a batch may take; the other part is the wait for that batch to begin.",
         unit="ratio", low=0.05, high=1,
     )  # fmt: skip
     dead_band: float = _option(

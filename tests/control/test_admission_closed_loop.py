@@ -101,3 +101,25 @@ def closed_loop_continued(plant: MicroBatchPlant, logic: AdmissionController, ba
             if action.kind is ActionKind.READ_LIMIT and action.value:
                 plant.limit_rows = action.value
     return signals
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+@pytest.mark.parametrize(("overhead_s", "load"), [(2.2, 0.3), (1.6, 0.6), (0.9, 0.75)])
+def test_a_query_that_keeps_up_on_its_own_still_does(overhead_s: float, load: float, noise: float) -> None:
+    """An overhead that leaves no room within the goal: short batches would fall behind for ever, longer ones do not."""
+    plant = MicroBatchPlant(lambda _: load / 20e-6, overhead_s=overhead_s, noise=noise)
+    run = closed_loop(plant, controller(5.0, batch_share=0.4), 100)
+    alone_s = overhead_s / (1.0 - load)
+    tail = run.signals[-30:]
+    assert np.mean([signal.lag_rows for signal in tail]) < 2 * alone_s * load / 20e-6
+    assert np.mean([signal.duration_s for signal in tail]) < 1.5 * alone_s
+
+
+def test_an_overload_behind_a_large_overhead_is_worked_at() -> None:
+    """Twice what fits, nothing may be dropped: most of the time goes into rows, not into the overhead of batches."""
+    plant = MicroBatchPlant(lambda _: 2.0 / 20e-6, overhead_s=2.2, noise=0.05)
+    run = closed_loop(plant, controller(5.0, batch_share=0.4), 80)
+    tail = run.signals[-20:]
+    busy = sum(signal.rows for signal in tail) * 20e-6 / sum(signal.duration_s for signal in tail)
+    assert busy > 0.65
+    assert [action.kind for action in run.actions].count(ActionKind.INFEASIBLE) >= 1

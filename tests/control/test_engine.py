@@ -20,7 +20,9 @@ def goal(priority: int, minimum_accuracy: float = 0.2) -> Goal:
 def hear(engine: EngineCoordinator, query: QueryName, wanted: Goal, cores: float, *, now_s: float = 0.0) -> None:
     """A query whose arrivals would keep so many cores busy."""
     for kept in (1000, 100, 500):
-        engine.hear(query, wanted, now_s, 1000.0, read_rows=1000, kept_rows=kept, core_s=cores * kept / 1000)
+        engine.hear(
+            query, wanted, now_s, 1000.0, batch_s=2.0, read_rows=1000, kept_rows=kept, core_s=cores * kept / 1000
+        )
 
 
 def test_a_query_alone_decides_for_itself() -> None:
@@ -104,7 +106,7 @@ def test_dropping_rows_does_not_make_the_rest_look_dearer() -> None:
     for name, wanted in ((LOW, goal(1)), (HIGH, goal(5))):
         for kept in (1000, 800, 500, 200, 50, 50, 50, 50):
             core_s = 0.2 + 0.0001 * 1000 + 0.0012 * kept
-            engine.hear(name, wanted, 0.0, 1000.0, read_rows=1000, kept_rows=kept, core_s=core_s)
+            engine.hear(name, wanted, 0.0, 1000.0, batch_s=2.0, read_rows=1000, kept_rows=kept, core_s=core_s)
     # Three cores asked for and two there: the low one gives one of its 1.2 cores' worth of rows.
     assert engine.bounds(LOW, 0.0).high == pytest.approx(1.05 * 0.2 / 1.2, rel=0.5)
     assert engine.bounds(HIGH, 0.0).high == 1.0

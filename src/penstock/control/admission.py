@@ -11,7 +11,7 @@ from penstock.control.flow import FlowLaw, FlowState
 from penstock.control.limits import SourceLimits, SourceState
 from penstock.control.lqr import flow_gains
 from penstock.control.shares import FIRST_FREE_BATCH, Load, ShareController, ShareState
-from penstock.control.target import target_batch_s
+from penstock.control.target import CATCHING_UP, sustainable_batch_s, target_batch_s
 from penstock.estimate.batch_time import BatchTimeModel, BatchTimeState
 from penstock.model import Action, ActionKind
 
@@ -29,6 +29,8 @@ _CERTAIN_WITHIN = 0.15
 _OVERHEAD_SHARE = 0.5
 _BATCHES_TO_KNOW = 6
 _WARM_UP_BATCHES = 8
+_RESERVE_STEP, _MOST_RESERVE = 1.1, 4.0
+_FALLING = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class AdmissionState:
     largest_read_rows: float = 0.0
     batches: int = 0
     overhead_reported: bool = False
+    reserve: float = CATCHING_UP
 
 
 class AdmissionController:
@@ -100,6 +103,7 @@ class AdmissionController:
         self._goal = goal
         self._settings = admission
         self._target_s = target_batch_s(goal, query.trigger_interval_s, admission.batch_share_of_goal)
+        self._batch_s = self._target_s or float("inf")
         self._batch_time = BatchTimeModel(admission.forgetting, state.batch_time if state else learned)
         gains = flow_gains(delay_steps=_FEEDBACK_DELAY_BATCHES, effort=admission.flow_effort)
         self._flow = FlowLaw(gains, state.flow if state else None)
@@ -163,17 +167,23 @@ class AdmissionController:
         recalled = self._first_rows != self._settings.first_batch_rows
         return self._limits.first(self._first_rows, self._settings.first_batch_bytes, recalled=recalled)
 
-    def on_batch(self, signal: BatchSignal) -> list[Action]:
-        """Learn from a finished batch and decide about those to come."""
-        self._learn(signal)
+    def on_batch(self, signal: BatchSignal, *, fair_pace: float = 1.0) -> list[Action]:
+        """Learn from a finished batch and decide about those to come.
+
+        Its time, multiplied by ``fair_pace``, is what it would have taken with the cores that are this query's part of
+        a shared engine.
+        """
+        self._learn(signal, fair_pace)
         if self._target_s is None or signal.rows == 0:
             return []
         actions = self._limits.drop_ignoring_sources(signal)
         if self._state.batches <= 1:
             # The first batch after a start pays for code generation and cold workers: it teaches nothing of the rest.
             return actions
+        self._batch_s = self._sustainable_s(signal)
         fits_rows, overhead_actions = self._rows_that_fit(signal)
         load = Load(
+            batch_s=self._batch_s,
             fits_rows=fits_rows,
             is_known=self._is_known(signal, fits_rows),
             arrivals_rows_per_s=self.arrival_rows_per_s or 0.0,
@@ -206,32 +216,52 @@ class AdmissionController:
 
     # Learning
 
-    def _learn(self, signal: BatchSignal) -> None:
+    def _learn(self, signal: BatchSignal, fair_pace: float) -> None:
         self._limits.learn(signal)
         if signal.work_rows == 0:
             return
         self._share.learn(signal)
         if self._state.batches > 0:
-            self._batch_time.update(signal.rows, signal.work_rows, signal.duration_s)
+            self._batch_time.update(signal.rows, signal.work_rows, fair_pace * signal.duration_s)
         largest = max(float(signal.work_rows), self._state.largest_batch_rows * _LARGEST_BATCH_DECAY)
         largest_read = max(float(signal.rows), self._state.largest_read_rows * _LARGEST_BATCH_DECAY)
         self._update(batches=self._state.batches + 1, largest_batch_rows=largest, largest_read_rows=largest_read)
 
     # What fits
 
-    def _rows_that_fit(self, signal: BatchSignal) -> tuple[float, list[Action]]:
-        """Kept rows of a batch of target length, and a word about an overhead that leaves no room for them."""
+    def _sustainable_s(self, signal: BatchSignal) -> float:
+        """Length of the batches to come: the target, unless the query could not keep up with those.
+
+        Noise makes overhead and cost uncertain, and what they say too short: where more waits than arrives during a
+        batch although no more may be dropped, the reserve grows until the lag falls.
+        """
         assert self._target_s is not None
         model = self._batch_time
-        work_s = self._target_s - model.overhead_s
-        smallest_s = _SMALLEST_WORK_SHARE * self._target_s
-        fits_rows = max(
-            1.0, max(work_s, smallest_s) / model.cost_per_kept_row_s(self._share.largest_coming(signal.batch_id))
+        if model.batches < _BATCHES_TO_KNOW or self.arrival_rows_per_s is None:
+            return self._target_s
+        least_load = self.arrival_rows_per_s * (model.read_cost_s + self.smallest_share * model.work_cost_s)
+        self._adapt_reserve(signal, self.arrival_rows_per_s * signal.duration_s)
+        return sustainable_batch_s(
+            self._target_s, overhead_s=model.overhead_s, least_load=least_load, reserve=self._state.reserve
         )
-        hopeless = work_s < smallest_s and self._is_known(signal, fits_rows)
+
+    def _adapt_reserve(self, signal: BatchSignal, arrived_rows: float) -> None:
+        change = 1.0 / _RESERVE_STEP
+        if (signal.lag_rows or 0.0) > arrived_rows:
+            keeps_least = self._share.share_at(signal.batch_id + FIRST_FREE_BATCH) <= 1.01 * self.smallest_share
+            change = _RESERVE_STEP if keeps_least and signal.rows < _FALLING * arrived_rows else 1.0
+        self._update(reserve=min(max(self._state.reserve * change, CATCHING_UP), _MOST_RESERVE))
+
+    def _rows_that_fit(self, signal: BatchSignal) -> tuple[float, list[Action]]:
+        """Kept rows of a batch, and a word about an overhead that leaves no room for them within the goal."""
+        assert self._target_s is not None
+        model = self._batch_time
+        work_s = max(self._batch_s - model.overhead_s, _SMALLEST_WORK_SHARE * self._batch_s)
+        fits_rows = max(1.0, work_s / model.cost_per_kept_row_s(self._share.largest_coming(signal.batch_id)))
+        hopeless = self._batch_s > self._target_s and self._is_known(signal, fits_rows)
         actions = []
         if hopeless and not self._state.overhead_reported:
-            reason = wording.overhead_too_large(model.overhead_s, self._target_s, fits_rows)
+            reason = wording.overhead_too_large(model.overhead_s, self._target_s, self._batch_s)
             actions.append(Action(ActionKind.INFEASIBLE, self._query.name, f"batch {signal.batch_id}", reason))
         self._update(overhead_reported=hopeless)
         return fits_rows, actions
@@ -253,7 +283,6 @@ class AdmissionController:
 
     def _explored(self, signal: BatchSignal, fits_rows: float) -> float:
         goal_s = self._goal.latency_s
-        assert self._target_s is not None
         assert goal_s is not None
         few = signal.work_rows <= self._settings.first_batch_rows
         sure_rows = self._batch_time.surely_within(
@@ -266,12 +295,13 @@ class AdmissionController:
         return explored_rows(
             rows=max(1, round(comparable_rows)),
             duration_s=signal.duration_s,
-            target_s=self._target_s,
-            goal_s=goal_s,
+            target_s=self._batch_s,
+            goal_s=max(goal_s, self._batch_s),
             overhead_s=self._batch_time.overhead_s,
             sure_rows=sure_rows,
             wanted_rows=fits_rows,
             # Few rows that take long are likely the engine's own time: its code is still being compiled.
+            falls_behind=(self.arrival_rows_per_s or 0.0) * signal.duration_s > signal.rows,
             warming_up=few and self._batch_time.batches < _WARM_UP_BATCHES and signal.duration_s <= goal_s,
         )
 
@@ -281,10 +311,9 @@ class AdmissionController:
         Its duration must be sure. And where most of it would be overhead, so must the cost: with a cost that is nothing
         but noise the batches would stay small for ever.
         """
-        assert self._target_s is not None
         model, share = self._batch_time, self._share.largest_coming(signal.batch_id)
         is_sure = model.batches >= _BATCHES_TO_KNOW and model.is_certain(fits_rows, share, within=_CERTAIN_WITHIN)
-        return is_sure and (model.overhead_s < _OVERHEAD_SHARE * self._target_s or model.is_cost_significant(share))
+        return is_sure and (model.overhead_s < _OVERHEAD_SHARE * self._batch_s or model.is_cost_significant(share))
 
     def _rows_in_flight(self, signal: BatchSignal, load: Load) -> float:
         """Rows of the batch that runs while this is decided: what the last limit let in of what was waiting."""
@@ -295,7 +324,6 @@ class AdmissionController:
     # Limits
 
     def _limit_sources(self, signal: BatchSignal, load: Load) -> list[Action]:
-        assert self._target_s is not None
         budget_rows = self._state.budget_rows
         late_rows = self._share.late_rows_to_read(signal, load, self._batch_time)
         read_rows = budget_rows / self._share.largest_coming(signal.batch_id) + late_rows
@@ -304,17 +332,16 @@ class AdmissionController:
         return self._limits.share_out(
             signal,
             read_rows,
-            target_s=self._target_s,
+            target_s=self._batch_s,
             reason=self._limit_reason(signal, budget_rows, load.fits_rows),
             expected={"batch_duration_s": self._expected_s()} if self._batch_time.batches else {},
         )
 
     def _limit_reason(self, signal: BatchSignal, budget_rows: float, fits_rows: float) -> str:
-        assert self._target_s is not None
         return wording.limit(
             signal,
             self._batch_time,
-            target_s=self._target_s,
+            target_s=self._batch_s,
             fits_rows=fits_rows,
             budget_rows=budget_rows,
             largest_rows=self._state.largest_batch_rows,

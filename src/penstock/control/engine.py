@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from penstock.model import Goal, QueryName
 
 _FORGETTING = 0.9
-_ROWS_WEIGHT = 0.3
 _NEWS_S = 60.0
 _SLACK = 0.05
+_BUSY_WEIGHT = 0.5
+_LEAST_LEFT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +28,23 @@ class QueryLoad:
     priority: int
     minimum_accuracy: float
     heard_s: float
+    batch_s: float = 1.0
     arrivals_rows_per_s: float = 0.0
-    rows_per_batch: float = 0.0
+    busy_cores: float | None = None
     core_time: BatchTimeState | None = None
 
     def demand(self, name: QueryName) -> EngineDemand:
-        """Cores that it keeps busy whatever it drops, and those that all rows which arrive would take beside that."""
+        """Cores that it keeps busy whatever it drops, and those that all rows which arrive would take beside that.
+
+        Batches are taken to be as long as the goal allows. While it gives way they are small, and as many of them as
+        all its rows would need would seem to take more cores than there are: everybody would give way to everybody.
+        """
         model = BatchTimeModel(_FORGETTING, self.core_time)
-        batches_per_s = self.arrivals_rows_per_s / max(self.rows_per_batch, 1.0)
         return EngineDemand(
             name,
             self.priority,
             work=self.arrivals_rows_per_s * model.work_cost_s,
-            overhead=batches_per_s * model.overhead_s + self.arrivals_rows_per_s * model.read_cost_s,
+            overhead=model.overhead_s / self.batch_s + self.arrivals_rows_per_s * model.read_cost_s,
             minimum_accuracy=self.minimum_accuracy,
         )
 
@@ -72,7 +77,7 @@ class EngineCoordinator:
     ...     for name, priority in ((low, 1), (high, 5)):
     ...         goal = Goal(latency=5, priority=priority, minimum_accuracy=0.2)
     ...         batch = {"read_rows": read, "kept_rows": kept, "core_s": 0.0001 * read + 0.0014 * kept}
-    ...         engine.hear(name, goal, 0.0, 1_000.0, **batch)
+    ...         engine.hear(name, goal, 0.0, 1_000.0, batch_s=2.0, **batch)
     >>> engine.bounds(high, 1.0).low, round(engine.bounds(low, 1.0).high, 1)
     (1.0, 0.3)
     """
@@ -92,12 +97,16 @@ class EngineCoordinator:
         now_s: float,
         arrivals_rows_per_s: float,
         *,
+        batch_s: float,
         read_rows: int,
         kept_rows: int,
         core_s: float | None,
         can_shed: bool = True,
     ) -> None:
-        """Take in what a batch told of a query's load and of what its rows cost."""
+        """Take in what a batch told of a query's load and of what its rows cost.
+
+        ``batch_s`` is the batch length that its goal allows.
+        """
         floor = goal.minimum_accuracy if can_shed else 1.0
         known = self._queries.get(query) or QueryLoad(goal.priority, floor, now_s)
         model = BatchTimeModel(_FORGETTING, known.core_time)
@@ -109,7 +118,8 @@ class EngineCoordinator:
             minimum_accuracy=floor,
             heard_s=now_s,
             arrivals_rows_per_s=arrivals_rows_per_s,
-            rows_per_batch=known.rows_per_batch + _ROWS_WEIGHT * (read_rows - known.rows_per_batch),
+            batch_s=batch_s,
+            busy_cores=_busy_cores(known, now_s, core_s),
             core_time=model.snapshot() if model.batches else None,
         )
 
@@ -119,12 +129,10 @@ class EngineCoordinator:
 
     def bounds(self, query: QueryName, now_s: float) -> ShareBounds:
         """What a query's share is held to; no bounds while it is alone, or anybody's cost is unknown."""
-        active = {name: load for name, load in self._queries.items() if now_s - load.heard_s < _NEWS_S}
-        unknown = any(load.core_time is None for load in active.values())
-        if query not in active or len(active) == 1 or unknown:
+        active = self._active(now_s)
+        if query not in active or not _is_contended(active):
             return ShareBounds()
-        demands = [load.demand(name) for name, load in active.items()]
-        shares = engine_shares(demands, self.cores)
+        shares = engine_shares(_demands(active), self.cores)
         own, share = active[query], shares[query]
         # Lower ones that are above their minimum can still give: until then this query need not go below its share.
         others_can_give = any(
@@ -133,3 +141,62 @@ class EngineCoordinator:
         )
         high = 1.0 if share >= 1.0 else min(1.0, max(own.minimum_accuracy, share * (1.0 + _SLACK)))
         return ShareBounds(low=min(share, high) if others_can_give else 0.0, high=high)
+
+    def fair_pace(self, query: QueryName, now_s: float) -> float:
+        r"""What a batch's time is to be multiplied by, so that it tells what the query may count on.
+
+        While others keep :math:`f` cores busy a batch waits for their tasks, which is not its own cost. Once all of
+        them keep to their parts they take :math:`f^*`, and of :math:`C` cores this query has the rest:
+
+        .. math:: r = \frac{C - f}{C - f^*}
+
+        Without it, a query of high priority would take the tasks of a lower one for its own cost, drop rows, and so
+        leave to the lower one the cores that it was to give up.
+
+        Examples
+        --------
+        >>> from penstock.model import Goal, QueryName
+        >>> engine = EngineCoordinator(cores=2.0)
+        >>> low, high = QueryName("low"), QueryName("high")
+        >>> for second in range(5):
+        ...     for name, priority in ((low, 1), (high, 5)):
+        ...         goal = Goal(latency=5, priority=priority, minimum_accuracy=0.2)
+        ...         rows = 500 + 100 * second
+        ...         batch = {"read_rows": rows, "kept_rows": rows, "core_s": 0.001 * rows}
+        ...         engine.hear(name, goal, float(second), 1_500.0, batch_s=2.0, **batch)
+        >>> round(engine.fair_pace(high, 5.0), 2), round(engine.fair_pace(low, 5.0), 2)
+        (0.79, 2.37)
+        """
+        active = self._active(now_s)
+        others = {name: load for name, load in active.items() if name != query}
+        if query not in active or not others or not _is_contended(active):
+            return 1.0
+        shares = engine_shares(_demands(active), self.cores)
+        seen = sum(load.busy_cores or 0.0 for load in others.values())
+        fair = sum(demand.overhead + shares[demand.name] * demand.work for demand in _demands(others))
+        return self._left(seen) / self._left(fair)
+
+    def _left(self, taken_cores: float) -> float:
+        """Cores that others leave; a tenth at the least, since what is measured may exceed what there is."""
+        return max(_LEAST_LEFT * self.cores, self.cores - taken_cores)
+
+    def _active(self, now_s: float) -> dict[QueryName, QueryLoad]:
+        return {name: load for name, load in self._queries.items() if now_s - load.heard_s < _NEWS_S}
+
+
+def _demands(queries: Mapping[QueryName, QueryLoad]) -> list[EngineDemand]:
+    return [load.demand(name) for name, load in queries.items()]
+
+
+def _is_contended(active: Mapping[QueryName, QueryLoad]) -> bool:
+    """Whether there are several whose cost is known; one unknown leaves everybody alone."""
+    return len(active) > 1 and all(load.core_time is not None for load in active.values())
+
+
+def _busy_cores(known: QueryLoad, now_s: float, core_s: float | None) -> float | None:
+    """Cores that a query keeps busy, from one batch's end to the next."""
+    period_s = now_s - known.heard_s
+    if core_s is None or period_s <= 0:
+        return known.busy_cores
+    seen = core_s / period_s
+    return seen if known.busy_cores is None else known.busy_cores + _BUSY_WEIGHT * (seen - known.busy_cores)

@@ -20,6 +20,7 @@ def explored_rows(
     sure_rows: float,
     wanted_rows: float,
     warming_up: bool,
+    falls_behind: bool = False,
 ) -> float:
     r"""Make the next batch tell overhead from cost, without risking the goal.
 
@@ -32,7 +33,8 @@ def explored_rows(
       and only more of them can show what a row costs.
 
     A batch that takes too long although nearly all of it is overhead is followed by a larger one even beyond that
-    bound, because otherwise no work would be done at all. In all other cases it is what is wanted, but no more than the
+    bound, because otherwise no work would be done at all; and so is one of which half is overhead, where less was read
+    than arrived meanwhile: the lag would grow for ever, while larger batches would take hardly longer. In all other cases it is what is wanted, but no more than the
     bound, and no more than :math:`n\,T/d` after a batch that took too long.
 
     Examples
@@ -49,7 +51,7 @@ def explored_rows(
     is_overhead = warming_up or overhead_s > _OVERHEAD_SUSPECT * duration_s
     if duration_s < _SHORT * target_s or (is_overhead and growth >= _WORTH_GROWING):
         return rows * growth
-    if overhead_s > _OVERHEAD_SURE * duration_s:
+    if overhead_s > _OVERHEAD_SURE * duration_s or (is_overhead and falls_behind):
         return rows * _GROW_ANYWAY
     if is_overhead:
         return float(rows)

@@ -22,6 +22,7 @@ FIRST_FREE_BATCH = 2
 
 _BATCHES_TO_REPORT = 3
 _BATCHES_TO_SHED = 3
+_BATCHES_BEHIND_TO_SHED = 10
 _AS_EXPECTED = 0.35
 _AS_LARGE = 0.6
 _PROVEN_SHARE = 0.75
@@ -39,9 +40,11 @@ class ShareState:
     schedule: KeepSchedule = field(default_factory=KeepSchedule)
     kept_per_told: float = 1.0
     batches_settled: int = 0
+    batches_behind: int = 0
     batches_infeasible: int = 0
     infeasible_reported: bool = False
     bounds: ShareBounds = field(default_factory=ShareBounds)
+    gives_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,10 @@ class Load:
 
     Parameters
     ----------
+    batch_s
+        Length that batches are to have: the target, or longer where they could not keep up.
     fits_rows
-        Kept rows of a batch of target length.
+        Kept rows of a batch of that length.
     is_known
         Whether that is known well enough to go by it.
     arrivals_rows_per_s
@@ -60,6 +65,7 @@ class Load:
         Rows that the limits in force let into the next batch.
     """
 
+    batch_s: float
     fits_rows: float
     is_known: bool
     arrivals_rows_per_s: float
@@ -170,7 +176,7 @@ class ShareController:
     def waiting(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> Waiting:
         """What will wait when the first free batch is planned; none of it is late where rows tell no arrival."""
         assert signal.lag_rows is not None
-        next_s = min(self._target_s, model.predict_s(*self.next_rows(signal, load)))
+        next_s = min(load.batch_s, model.predict_s(*self.next_rows(signal, load)))
         return waiting_then(
             lag_rows=signal.lag_rows,
             arrivals_rows_per_s=load.arrivals_rows_per_s,
@@ -208,14 +214,17 @@ class ShareController:
 
     def decide(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> list[Action]:
         """Share of the batches from the first free one on, and whether the goal can be met at all."""
-        if signal.lag_rows is None or not self._is_settled(signal, load, model):
+        if signal.lag_rows is None:
             return []
+        if not self._is_settled(signal, load, model):
+            return self._give_way(signal)
+        self._update(gives_way=False)
         waiting = self.waiting(signal, load, model)
-        arrivals_rows = load.arrivals_rows_per_s * max(self._target_s, self._interval_s)
+        arrivals_rows = load.arrivals_rows_per_s * max(load.batch_s, self._interval_s)
         settings = self._settings
         decision = keep_fraction(
             model,
-            target_s=self._target_s,
+            target_s=load.batch_s,
             arrivals_rows=arrivals_rows,
             backlog_rows=max(0.0, waiting.on_time_rows - arrivals_rows),
             drain_batches=settings.drain_batches if settings else 1.0,
@@ -234,8 +243,13 @@ class ShareController:
         # Once rows are dropped, an odd batch or a share of unknown cost is no reason to stop correcting.
         is_shedding = self.share_at(signal.batch_id + FIRST_FREE_BATCH) < 1.0
         count = self._state.batches_settled + 1 if settled else (self._state.batches_settled if is_shedding else 0)
-        self._update(batches_settled=count)
-        return count >= _BATCHES_TO_SHED and (load.is_known or is_shedding)
+        # Where batch times scatter widely nothing is ever proven; rows that wait for longer than the goal, batch after
+        # batch, are proof enough.
+        assert self._goal.latency_s is not None
+        is_behind = (signal.lag_rows or 0.0) > load.arrivals_rows_per_s * self._goal.latency_s > 0
+        behind = self._state.batches_behind + 1 if is_behind else 0
+        self._update(batches_settled=count, batches_behind=behind)
+        return (count >= _BATCHES_TO_SHED and (load.is_known or is_shedding)) or behind >= _BATCHES_BEHIND_TO_SHED
 
     def _keep(self, signal: BatchSignal, decision: KeepDecision, load: Load, model: BatchTimeModel) -> list[Action]:
         from_batch = signal.batch_id + FIRST_FREE_BATCH
@@ -244,6 +258,26 @@ class ShareController:
         if not model.is_certain(load.fits_rows, fraction, within=_CERTAIN_WITHIN):
             # What reading costs without keeping shows only once the share has moved: step by step.
             fraction = min(max(fraction, old / _LARGEST_SHARE_STEP), old * _LARGEST_SHARE_STEP)
+        reason = wording.keep(decision, fraction, load.fits_rows, from_batch, wanted)
+        return self._tell(signal, fraction, reason, {"demand_rows": decision.demand_rows})
+
+    def _give_way(self, signal: BatchSignal) -> list[Action]:
+        """Keep what the engine's other queries leave, as long as this one's own capacity is not proven.
+
+        Among the tasks of others no two batches take the same time: a query that first had to prove its capacity
+        would never give way. What is not kept for others' sake comes back with the room for it; a share that this
+        query decided on itself, before a restart for one, is not touched.
+        """
+        has_to = self._state.bounds.high < 1.0
+        if not has_to and not self._state.gives_way:
+            return []
+        self._update(gives_way=has_to)
+        fraction = max(self.smallest_share, self._state.bounds.high)
+        return self._tell(signal, fraction, wording.give_way(fraction, signal.batch_id + FIRST_FREE_BATCH), {})
+
+    def _tell(self, signal: BatchSignal, fraction: float, reason: str, expected: dict[str, float]) -> list[Action]:
+        from_batch = signal.batch_id + FIRST_FREE_BATCH
+        old = self.share_at(from_batch)
         if self._settings is None or not is_news(old, fraction, self._settings.dead_band):
             return []
         told = fraction if fraction >= 1.0 else fraction / self._state.kept_per_told
@@ -253,12 +287,12 @@ class ShareController:
                 ActionKind.KEEP_FRACTION,
                 self._query,
                 f"batch {signal.batch_id}",
-                wording.keep(decision, fraction, load.fits_rows, from_batch, wanted),
+                reason,
                 target=f"from batch {from_batch}",
                 value=fraction,
                 previous=old,
                 unit="fraction",
-                expected={"from_batch": float(from_batch), "told": told, "demand_rows": decision.demand_rows},
+                expected={"from_batch": float(from_batch), "told": told, **expected},
             )
         ]
 
@@ -266,19 +300,19 @@ class ShareController:
         """Say once when more is demanded than fits, and once when it fits again."""
         behind = not decision.is_feasible
         # Only a batch of about the target length proves what fits; a cold start must not cry overload on its way up.
-        proven = signal.duration_s > _PROVEN_SHARE * self._target_s
+        proven = signal.duration_s > _PROVEN_SHARE * load.batch_s
         count = self._state.batches_infeasible + (1 if proven else 0) if behind else 0
         self._update(batches_infeasible=count)
         cause = f"batch {signal.batch_id}"
         if count >= _BATCHES_TO_REPORT and not self._state.infeasible_reported:
             self._update(infeasible_reported=True)
-            capacity, arrivals = load.fits_rows / self._target_s, load.arrivals_rows_per_s
+            capacity, arrivals = load.fits_rows / load.batch_s, load.arrivals_rows_per_s
             expected = {
                 "capacity_rows_per_s": capacity,
                 "arrival_rows_per_s": arrivals,
                 "missing_rows_per_s": max(0.0, decision.fraction * arrivals - capacity),
             }
-            reason = wording.infeasible(signal, decision, load.fits_rows, self._target_s, arrivals)
+            reason = wording.infeasible(signal, decision, load.fits_rows, load.batch_s, arrivals)
             return [Action(ActionKind.INFEASIBLE, self._query, cause, reason, expected=expected)]
         if not behind and self._state.infeasible_reported:
             self._update(infeasible_reported=False)

@@ -29,11 +29,11 @@ def ignored_limit(spec: SourceSpec, units: float, limit_units: int) -> str:
     )
 
 
-def overhead_too_large(overhead_s: float, target_s: float, fits_rows: float) -> str:
+def overhead_too_large(overhead_s: float, target_s: float, batch_s: float) -> str:
     """Why a goal cannot be met by any batch."""
     return (
-        f"a batch takes {overhead_s:.2f} s before its first row, and the goal allows {target_s:.2f} s in all; "
-        f"batches are kept at {fits_rows:,.0f} rows so that work is done at all"
+        f"a batch takes {overhead_s:.2f} s before its first row, and the goal allows {target_s:.2f} s in all: such "
+        f"batches could not keep up with what arrives, so they may take {batch_s:.2f} s"
     )
 
 
@@ -78,6 +78,13 @@ def keep(decision: KeepDecision, fraction: float, fits_rows: float, from_batch: 
     if wanted > decision.fraction:
         reason += f"; queries of lower priority give way for it, alone it would keep {decision.fraction:.1%}"
     return reason if fraction == wanted else f"{reason}, on the way to {wanted:.1%}"
+
+
+def give_way(fraction: float, from_batch: int) -> str:
+    """Why a share of the rows is kept by a query whose own capacity is not known yet."""
+    if fraction >= 1.0:
+        return f"the engine's other queries leave room for all of it: nothing is dropped from batch {from_batch} on"
+    return f"it gives way to the engine's other queries: {fraction:.1%} are kept from batch {from_batch} on"
 
 
 def infeasible(

@@ -263,32 +263,38 @@ class Penstock:
     def _step(self, watched: WatchedQuery, progress: Mapping[str, Any]) -> None:
         signal = watched.signal(progress)
         self._check_share(watched, signal)
-        self._share_engine(watched, signal)
-        actions = watched.controller.on_batch(signal) if watched.controller is not None else []
+        fair_pace = self._share_engine(watched, signal)
+        controller = watched.controller
+        actions = controller.on_batch(signal, fair_pace=fair_pace) if controller is not None else []
         for action in actions:
             self._record(action)
             self._actuate(watched, action)
         self._pass_costs_on(watched, progress, signal.batch_id)
         self.store.append_points([*watched.series(signal), *self._executor_points()])
 
-    def _share_engine(self, watched: WatchedQuery, signal: BatchSignal) -> None:
-        """Hold the query to what its priority leaves it, as soon as it is not the only governed one."""
+    def _share_engine(self, watched: WatchedQuery, signal: BatchSignal) -> float:
+        """Hold the query to what its priority leaves it, as soon as it is not the only governed one.
+
+        Gives how much faster or slower its batches would be if all queries kept to their parts.
+        """
         controller, goal = watched.controller, watched.goal
         is_shared = sum(other.is_governed for other in list(self._watched.values())) > 1
         if controller is None or goal is None or not is_shared or Ability.EXECUTORS in self.missing:
-            return
+            return 1.0
         self._engine.cores = float(internals.engine_cores(self._spark))
         self._engine.hear(
             watched.name,
             goal,
             signal.finished_s,
             controller.arrival_rows_per_s or 0.0,
+            batch_s=controller.target_batch_s or signal.duration_s,
             read_rows=signal.rows,
             kept_rows=signal.work_rows,
             core_s=watched.core_seconds(),
             can_shed=watched.has_guard,
         )
         controller.hold_share(self._engine.bounds(watched.name, signal.finished_s))
+        return self._engine.fair_pace(watched.name, signal.finished_s)
 
     def _pass_costs_on(self, watched: WatchedQuery, progress: Mapping[str, Any], batch_id: int) -> None:
         """Merge what the operators of a query have learned, and give it to the batches after the next."""
