@@ -34,8 +34,9 @@ def explored_rows(
 
     A batch that takes too long although nearly all of it is overhead is followed by a larger one even beyond that
     bound, because otherwise no work would be done at all; and so is one of which half is overhead, where less was read
-    than arrived meanwhile: the lag would grow for ever, while larger batches would take hardly longer. In all other cases it is what is wanted, but no more than the
-    bound, and no more than :math:`n\,T/d` after a batch that took too long.
+    than arrived meanwhile: the lag would grow for ever, while larger batches would take hardly longer. In all other
+    cases it is what is wanted, but no more than the bound, and no more than :math:`n\,T/d` after a batch that took too
+    long.
 
     Examples
     --------
