@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 GROUP: Any = typer.main.get_command(penstock.cli.app)
 COMMANDS: list[str] = sorted(GROUP.commands)
+MEMBERS = [
+    (group, name, command)
+    for group in COMMANDS
+    for name, command in sorted(getattr(GROUP.commands[group], "commands", {}).items())
+]
 SCRIPT = Path(sys.executable).with_name("penstock")
 
 
@@ -35,6 +40,16 @@ def test_help_teaches(command: str, run: Callable[..., Any]) -> None:
     assert "For example:" in outcome.out
     assert f"penstock {command}" in outcome.out.partition("For example:")[2]
     assert all(parameter.help for parameter in GROUP.commands[command].params)
+
+
+@pytest.mark.parametrize(("group", "name", "command"), MEMBERS)
+def test_help_of_a_groups_command_teaches(group: str, name: str, command: Any, run: Callable[..., Any]) -> None:
+    """So does that of every command of a group, each example on a line of its own."""
+    outcome = run(group, name, "--help")
+    assert outcome.code == 0
+    examples = [line.strip() for line in outcome.out.partition("For example:")[2].splitlines()]
+    assert any(line.startswith(f"penstock {group} {name}") for line in examples)
+    assert all(parameter.help for parameter in command.params)
 
 
 def test_no_words_give_the_help(run: Callable[..., Any]) -> None:
@@ -206,5 +221,6 @@ def test_reference_page_is_current() -> None:
 def test_reference_page_names_every_option() -> None:
     """No option is missing from the page."""
     page = reference_page()
-    options = [name for command in GROUP.commands.values() for parameter in command.params for name in parameter.opts]
+    commands = [*GROUP.commands.values(), *(command for _, _, command in MEMBERS)]
+    options = [name for command in commands for parameter in command.params for name in parameter.opts]
     assert [name for name in options if name.startswith("--") and name not in page] == []

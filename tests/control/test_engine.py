@@ -19,7 +19,7 @@ def goal(priority: int, minimum_accuracy: float = 0.2) -> Goal:
 
 def hear(engine: EngineCoordinator, query: QueryName, wanted: Goal, cores: float, *, now_s: float = 0.0) -> None:
     """A query whose arrivals would keep so many cores busy."""
-    for kept in (1000, 100, 500):
+    for kept in (1000, 100, 500, 800, 300):
         engine.hear(
             query, wanted, now_s, 1000.0, batch_s=2.0, read_rows=1000, kept_rows=kept, core_s=cores * kept / 1000
         )

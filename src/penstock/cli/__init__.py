@@ -12,7 +12,7 @@ import inspect
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -75,9 +75,9 @@ def penstock() -> None:
     """
 
 
-def _help_of(function: Callable[..., None]) -> str:
+def _help_of(function: Callable[..., Any] | None) -> str:
     # Typer joins lines to paragraphs, unless the paragraph begins with this sign.
-    return inspect.cleandoc(function.__doc__ or "").replace("For example:\n", "\b\nFor example:\n")
+    return inspect.cleandoc(getattr(function, "__doc__", None) or "").replace("For example:\n", "\b\nFor example:\n")
 
 
 app.callback(help=_help_of(penstock))(penstock)
@@ -89,6 +89,8 @@ for _name, _group, _callback in (
     ("experiment", experiment.app, experiment.experiment),
     ("kafka", kafka.app, kafka.kafka),
 ):
+    for _member in _group.registered_commands:
+        _member.help = _help_of(_member.callback)
     app.add_typer(_group, name=_name, help=_help_of(_callback))
 
 

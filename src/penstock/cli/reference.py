@@ -30,16 +30,23 @@ on standard error.
 | 1 | a check failed |
 | 2 | an error that the user can mend: its line says how |
 | 130 | interrupted |
+| 143 | told to end (SIGTERM); servers that the command started are stopped |
 """
 
 
 def reference_page() -> str:
-    """Write the page: each command with its help, arguments and options."""
+    """Write the page: each command, those of groups included, with its help, arguments and options."""
     # Typer's own copy of click has changed places between versions; what is used here is the same in all of them.
     group: Any = typer.main.get_command(app)
-    sections = [_HEAD]
-    sections += ["\n".join(_command_lines(name, group.commands[name])) for name in sorted(group.commands)]
-    return "\n".join(sections)
+    return "\n".join([_HEAD, *("\n".join(_command_lines(name, command)) for name, command in _commands(group, ""))])
+
+
+def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - see reference_page
+    for name in sorted(group.commands):
+        command = group.commands[name]
+        yield f"{prefix}{name}", command
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{prefix}{name} ")
 
 
 def _command_lines(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - see reference_page
@@ -49,16 +56,16 @@ def _command_lines(name: str, command: Any) -> Iterator[str]:  # noqa: ANN401 - 
     yield from (f"## penstock {name}", "", f"`{usage}`", "", about.strip(), "")
     if examples:
         yield from ("```", *(line.strip() for line in examples.splitlines()[1:]), "```", "")
-    yield from ("| argument or option | meaning |", "|---|---|")
-    for parameter in command.params:
-        yield f"| `{_spelling(parameter)}` | {parameter.help}{_default(parameter)} |"
-    yield ""
+    if command.params:
+        yield from ("| argument or option | meaning |", "|---|---|")
+        yield from (f"| `{_spelling(each)}` | {each.help}{_default(each)} |" for each in command.params)
+        yield ""
 
 
 def _spelling(parameter: Any) -> str:  # noqa: ANN401 - see reference_page
     if parameter.param_type_name == "argument":
         return str(parameter.metavar)
-    value = "" if parameter.is_flag else f" {parameter.metavar}"
+    value = "" if parameter.is_flag else f" {parameter.metavar or 'VALUE'}"
     return f"{', '.join(parameter.opts)}{value}"
 
 

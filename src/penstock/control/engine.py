@@ -19,6 +19,7 @@ _NEWS_S = 60.0
 _SLACK = 0.05
 _BUSY_WEIGHT = 0.5
 _LEAST_LEFT = 0.1
+_BATCHES_TO_KNOW = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class EngineCoordinator:
     >>> from penstock.model import Goal, QueryName
     >>> engine = EngineCoordinator(cores=2.0)
     >>> low, high = QueryName("low"), QueryName("high")
-    >>> for read, kept in ((500, 500), (1_000, 1_000), (2_000, 1_000), (1_000, 200)):
+    >>> for read, kept in ((500, 500), (1_000, 1_000), (2_000, 1_000), (1_000, 200), (500, 300)):
     ...     for name, priority in ((low, 1), (high, 5)):
     ...         goal = Goal(latency=5, priority=priority, minimum_accuracy=0.2)
     ...         batch = {"read_rows": read, "kept_rows": kept, "core_s": 0.0001 * read + 0.0014 * kept}
@@ -189,8 +190,12 @@ def _demands(queries: Mapping[QueryName, QueryLoad]) -> list[EngineDemand]:
 
 
 def _is_contended(active: Mapping[QueryName, QueryLoad]) -> bool:
-    """Whether there are several whose cost is known; one unknown leaves everybody alone."""
-    return len(active) > 1 and all(load.core_time is not None for load in active.values())
+    """Whether there are several whose cost is known; one unknown leaves everybody alone.
+
+    The first batches run on code that is still being compiled, and make rows look many times as dear as they are.
+    """
+    known = (load.core_time.batches if load.core_time else 0 for load in active.values())
+    return len(active) > 1 and all(batches >= _BATCHES_TO_KNOW for batches in known)
 
 
 def _busy_cores(known: QueryLoad, now_s: float, core_s: float | None) -> float | None:
