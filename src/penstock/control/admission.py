@@ -242,7 +242,11 @@ class AdmissionController:
         least_load = self.arrival_rows_per_s * (model.read_cost_s + self.smallest_share * model.work_cost_s)
         self._adapt_reserve(signal, self.arrival_rows_per_s * signal.duration_s)
         return sustainable_batch_s(
-            self._target_s, overhead_s=model.overhead_s, least_load=least_load, reserve=self._state.reserve
+            self._target_s,
+            overhead_s=model.overhead_s,
+            least_load=least_load,
+            interval_s=self._query.trigger_interval_s,
+            reserve=self._state.reserve,
         )
 
     def _adapt_reserve(self, signal: BatchSignal, arrived_rows: float) -> None:

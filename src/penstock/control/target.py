@@ -38,16 +38,22 @@ def target_batch_s(goal: Goal, trigger_interval_s: float, share_of_goal: float) 
 
 
 def sustainable_batch_s(
-    target_s: float, *, overhead_s: float, least_load: float, reserve: float = CATCHING_UP
+    target_s: float,
+    *,
+    overhead_s: float,
+    least_load: float,
+    interval_s: float = 0.0,
+    reserve: float = CATCHING_UP,
 ) -> float:
     r"""Length of batches that keep up with what arrives, where those of the target length cannot.
 
-    A batch of length :math:`d` spends :math:`o` on itself whatever its size, and the rest on the rows that came during
-    the one before: :math:`d = o + \rho d`, with :math:`\rho` the seconds of work that each second brings after
-    everything that may be dropped is. Where that is longer than the target :math:`T`, short batches would be little but
-    overhead; the lag would grow without end, though the query on its own keeps up with longer ones. So a batch may take
+    A batch of length :math:`d` spends :math:`o` on itself whatever its size, and the rest on the rows that came since
+    the one before began, an interval :math:`P` of the trigger or a batch ago, whichever is longer:
+    :math:`d = o + \rho \max(P, d)`, with :math:`\rho` the seconds of work that each second brings after everything
+    that may be dropped is. Where that is longer than the target :math:`T`, short batches would be little but overhead;
+    the lag would grow without end, though the query on its own keeps up with longer ones. So a batch may take
 
-    .. math:: d = \max\big(T,\; \min(r\, o / (1 - \rho),\; 6\, o)\big)
+    .. math:: d = \max\big(T,\; \min(r\, o / (1 - \rho),\; 6\, o),\; \min(r\,(o + \rho P),\; P)\big)
 
     with a reserve :math:`r` of a tenth at the least, to catch up. Six overheads are the most: five sixths of the time
     then go into rows.
@@ -60,9 +66,15 @@ def sustainable_batch_s(
     2.0
     >>> round(sustainable_batch_s(2.0, overhead_s=1.6, least_load=0.6), 2)
     4.4
-    >>> sustainable_batch_s(2.0, overhead_s=1.6, least_load=3.0)
+    >>> round(sustainable_batch_s(2.0, overhead_s=1.6, least_load=3.0), 2)
     9.6
+
+    A trigger of 4 s leaves 1 s of a goal of 5 s: the rows of 4 s need more.
+
+    >>> round(sustainable_batch_s(1.0, overhead_s=0.5, least_load=0.3, interval_s=4.0), 2)
+    1.87
     """
     most_s = _LONGEST_IN_OVERHEADS * overhead_s
     needed_s = reserve * overhead_s / (1.0 - least_load) if least_load < 1.0 else most_s
-    return max(target_s, min(needed_s, most_s))
+    within_interval_s = min(reserve * (overhead_s + least_load * interval_s), interval_s)
+    return max(target_s, min(needed_s, most_s), within_interval_s)
