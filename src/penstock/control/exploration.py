@@ -8,6 +8,7 @@ _OVERHEAD_SUSPECT = 0.5
 _OVERHEAD_SURE = 0.75
 _WORTH_GROWING = 1.2
 _GROW_ANYWAY = 1.5
+_BEYOND_WANTED = 1.2
 
 
 def explored_rows(
@@ -21,6 +22,7 @@ def explored_rows(
     wanted_rows: float,
     warming_up: bool,
     falls_behind: bool = False,
+    has_backlog: bool = True,
 ) -> float:
     r"""Make the next batch tell overhead from cost, without risking the goal.
 
@@ -31,6 +33,9 @@ def explored_rows(
     - when :math:`d` is well below :math:`T`, or
     - when the engine is warming up or half of :math:`d` is overhead as far as known: fewer rows would hardly be faster,
       and only more of them can show what a row costs.
+
+    Without a backlog there is nothing to explore with: the bound is then a fifth above what is wanted, so that a sudden
+    load meets a limit that fits.
 
     A batch that takes too long although nearly all of it is overhead is followed by a larger one even beyond that
     bound, because otherwise no work would be done at all; and so is one of which half is overhead, where less was read
@@ -51,7 +56,7 @@ def explored_rows(
     growth = max(SAFE_SHARE_OF_GOAL * goal_s / duration_s, sure_rows / rows)
     is_overhead = warming_up or overhead_s > _OVERHEAD_SUSPECT * duration_s
     if duration_s < _SHORT * target_s or (is_overhead and growth >= _WORTH_GROWING):
-        return rows * growth
+        return rows * growth if has_backlog else min(rows * growth, max(_BEYOND_WANTED * wanted_rows, rows))
     if overhead_s > _OVERHEAD_SURE * duration_s or (is_overhead and falls_behind):
         return rows * _GROW_ANYWAY
     if is_overhead:

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from penstock.model import QueryName
 
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class EngineDemand:
@@ -84,7 +86,7 @@ def engine_shares(demands: Sequence[EngineDemand], cores: float) -> Mapping[Quer
     for _, group in groupby(ordered, key=lambda demand: demand.priority):
         equals = list(group)
         releasable = sum(demand.work * (1.0 - demand.minimum_accuracy) for demand in equals)
-        if missing <= 0 or releasable <= 0:
+        if missing <= _ROUNDING or releasable <= 0:
             continue
         given = min(1.0, missing / releasable)
         for demand in equals:

@@ -23,11 +23,12 @@ FIRST_FREE_BATCH = 2
 _BATCHES_TO_REPORT = 3
 _BATCHES_TO_SHED = 3
 _BATCHES_BEHIND_TO_SHED = 10
+_BATCHES_TO_GUESS = 6
 _AS_EXPECTED = 0.35
 _AS_LARGE = 0.6
 _PROVEN_SHARE = 0.75
 _CERTAIN_WITHIN = 0.15
-_LARGEST_SHARE_STEP = 2.0
+_LARGEST_SHARE_STEP = 4.0
 _LEAST_KEPT_PER_TOLD = 0.01
 _LONGER_THAN_WANTED = 0.15
 _KEPT_PER_TOLD_WEIGHT = 0.5
@@ -240,16 +241,25 @@ class ShareController:
         as_expected = abs(signal.duration_s / expected_s - 1.0) < _AS_EXPECTED
         as_large = signal.work_rows > _AS_LARGE * load.fits_rows or (signal.lag_rows or 0.0) < load.fits_rows
         settled = load.is_known and as_expected and as_large
-        # Once rows are dropped, an odd batch or a share of unknown cost is no reason to stop correcting.
-        is_shedding = self.share_at(signal.batch_id + FIRST_FREE_BATCH) < 1.0
-        count = self._state.batches_settled + 1 if settled else (self._state.batches_settled if is_shedding else 0)
+        count = self._state.batches_settled + 1 if settled else 0
         # Where batch times scatter widely nothing is ever proven; rows that wait for longer than the goal, batch after
         # batch, are proof enough.
         assert self._goal.latency_s is not None
         is_behind = (signal.lag_rows or 0.0) > load.arrivals_rows_per_s * self._goal.latency_s > 0
         behind = self._state.batches_behind + 1 if is_behind else 0
         self._update(batches_settled=count, batches_behind=behind)
-        return (count >= _BATCHES_TO_SHED and (load.is_known or is_shedding)) or behind >= _BATCHES_BEHIND_TO_SHED
+        return count >= _BATCHES_TO_SHED or behind >= _BATCHES_BEHIND_TO_SHED or self._must_guess(signal, load, model)
+
+    def _must_guess(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> bool:
+        """Whether there is no time for proof.
+
+        Rows that will be late before the first free batch begins are lost anyway. And once rows are dropped, an odd
+        batch or a share of unknown cost is no reason to stop correcting.
+        """
+        if model.batches < _BATCHES_TO_GUESS:
+            return False
+        is_shedding = self.share_at(signal.batch_id + FIRST_FREE_BATCH) < 1.0 and not self._state.gives_way
+        return is_shedding or self.waiting(signal, load, model).late_rows > 0
 
     def _keep(self, signal: BatchSignal, decision: KeepDecision, load: Load, model: BatchTimeModel) -> list[Action]:
         from_batch = signal.batch_id + FIRST_FREE_BATCH

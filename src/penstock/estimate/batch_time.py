@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.estimate.rls import RecursiveLeastSquares, RlsState
 
 _PRIOR_OVERHEAD_STD_S = 2.0
 _PRIOR_WORK_STD_S = 1e-2
-_PRIOR_READ_STD_S = 3e-3
+_READ_PER_WORK_STD = 0.3
+_PRIOR_READ_STD_S = _READ_PER_WORK_STD * _PRIOR_WORK_STD_S
+_USUAL_READ_SHARE = 0.1
+_NEARLY_ALL = 0.98
 _FIRST_RELATIVE_NOISE = 0.10
 _LEAST_RELATIVE_NOISE, _MOST_RELATIVE_NOISE = 0.05, 0.30
 _NOISE_WEIGHT = 0.1
@@ -26,6 +29,8 @@ _LEAST_SHARE_OF_TIME = 0.01
 _SURE_ERRORS = 2.0
 _BISECTIONS = 20
 _RECALLED_BATCHES = 4
+_DOUBT, _LEAST_DOUBTED = 2.0, 0.1
+_NO_COST_S = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +39,10 @@ class BatchTimeState:
 
     rls: RlsState
     batches: int = 0
-    mean_read_rows: float = 0.0
-    mean_kept_rows: float = 0.0
-    mean_duration_s: float = 0.0
     relative_noise: float = _FIRST_RELATIVE_NOISE
     surprises: int = 0
     same_side: int = 0
+    has_dropped: bool = False
 
 
 class BatchTimeModel:
@@ -100,8 +103,7 @@ class BatchTimeModel:
         floors = (0.01, 0.02 * (read_cost_s + work_cost_s), 0.02 * (read_cost_s + work_cost_s))
         variance = tuple((doubt * max(value, floor)) ** 2 for value, floor in zip(theta, floors, strict=True))
         rls = RecursiveLeastSquares(prior=theta, prior_variance=variance)
-        duration_s = overhead_s + (read_cost_s + work_cost_s) * rows
-        return BatchTimeState(rls.snapshot(), _RECALLED_BATCHES, rows, rows, duration_s)
+        return BatchTimeState(rls.snapshot(), _RECALLED_BATCHES)
 
     @property
     def batches(self) -> int:
@@ -180,17 +182,16 @@ class BatchTimeModel:
             forgetting = _DRIFT_FORGETTING
         regressor = (1.0, float(read_rows), float(kept_rows))
         self._rls.update(regressor, observed_s, noise_variance=noise_s**2, forgetting=forgetting)
-        old, batches = self._state, self._state.batches + 1
-        weight = max(1.0 - self._forgetting, 1.0 / batches)
-        self._state = BatchTimeState(
-            self._rls.snapshot(),
-            batches,
-            old.mean_read_rows + weight * (read_rows - old.mean_read_rows),
-            old.mean_kept_rows + weight * (kept_rows - old.mean_kept_rows),
-            old.mean_duration_s + weight * (observed_s - old.mean_duration_s),
-            old.relative_noise,
-            old.surprises,
-            old.same_side,
+        # A cost of nothing would mean that a batch of any size fits: assume a hundredth of the batch is spent on rows.
+        self._rls.hold_above((0.0, 0.0, _LEAST_SHARE_OF_TIME * observed_s / kept_rows))
+        has_dropped = self._state.has_dropped or kept_rows < _NEARLY_ALL * read_rows
+        if not has_dropped:
+            # Nothing tells reading from keeping yet: without this, noise would drift into a guess that is believed.
+            overhead_s, read_s, work_s = self._rls.theta
+            total_s = read_s + work_s
+            self._rls.place((overhead_s, _USUAL_READ_SHARE * total_s, (1.0 - _USUAL_READ_SHARE) * total_s))
+        self._state = replace(
+            self._state, rls=self._rls.snapshot(), batches=self._state.batches + 1, has_dropped=has_dropped
         )
 
     def snapshot(self) -> BatchTimeState:
@@ -213,11 +214,11 @@ class BatchTimeModel:
         )
         same_side = (self._state.same_side + off if self._state.same_side * off >= 0 else off) if off else 0
         if relearn:
-            self._rls.forget_all()
-        self._state = BatchTimeState(
-            self._state.rls, self._state.batches, self._state.mean_read_rows, self._state.mean_kept_rows,
-            self._state.mean_duration_s, noise, surprises, same_side,
-        )  # fmt: skip
+            overhead_s, read_s, work_s = self._costs()
+            total_s = read_s + work_s
+            parts = (max(overhead_s, _LEAST_DOUBTED * predicted_s), _READ_PER_WORK_STD * total_s, total_s)
+            self._rls.doubt(tuple(_DOUBT * part for part in parts))
+        self._state = replace(self._state, relative_noise=noise, surprises=surprises, same_side=same_side)
         return duration_s if relearn or not side else predicted_s + side * tolerance_s
 
     def _noise_with(self, share: float) -> float:
@@ -225,23 +226,6 @@ class BatchTimeModel:
         return min(max(noise, _LEAST_RELATIVE_NOISE), _MOST_RELATIVE_NOISE)
 
     def _costs(self) -> tuple[float, float, float]:
-        """Overhead, read cost and work cost, none below zero.
-
-        Batches of nearly equal size and share leave the split open, and noise may push a part below zero; the plane
-        through the typical batch is then the best that is physically possible.
-        """
+        """Overhead, read cost and work cost; the last is never nothing, or a batch of any size would fit."""
         overhead_s, read_s, work_s = self._rls.theta
-        kept = max(self._state.mean_kept_rows, 1.0)
-        share = min(1.0, kept / max(self._state.mean_read_rows, 1.0))
-        mean_s = max(self._state.mean_duration_s, 1e-6)
-        total_s = read_s / share + work_s
-        fitted_s = overhead_s + total_s * kept
-        typical_s = fitted_s if fitted_s > 0.1 * mean_s else mean_s
-        # A cost of nothing would mean that a batch of any size fits: assume a hundredth of the batch is spent on rows.
-        least_s = _LEAST_SHARE_OF_TIME * typical_s / kept
-        if overhead_s < 0:
-            overhead_s, total_s = 0.0, typical_s / kept
-        elif total_s < least_s:
-            overhead_s, total_s = typical_s - least_s * kept, least_s
-        read_s = min(max(read_s, 0.0), (1.0 - _LEAST_SHARE_OF_TIME) * total_s * share)
-        return overhead_s, read_s, total_s - read_s / share
+        return overhead_s, read_s, max(work_s, _NO_COST_S)

@@ -90,9 +90,51 @@ class RecursiveLeastSquares:
         """How far off each part of the estimate may be."""
         return tuple(float(value) for value in np.sqrt(np.maximum(np.diag(self._covariance), 0.0)))
 
-    def forget_all(self) -> None:
-        """Keep the estimate but trust it no more than the prior: what is learned next replaces it."""
-        self._covariance = self._prior_covariance()
+    def doubt(self, standard_errors: tuple[float, ...]) -> None:
+        """Keep the estimate but trust each part of it no more than that, and no more than the prior.
+
+        To fall back to the prior itself, which knows nothing of the scale, would let a single observation throw the
+        parts apart that it does not tell from one another.
+        """
+        variance = np.minimum(np.array(standard_errors, dtype=np.float64) ** 2, self._prior_variance)
+        self._covariance = np.diag(variance).astype(np.float64)
+
+    def place(self, theta: tuple[float, ...]) -> None:
+        """Put the estimate elsewhere, where observations do not tell it from what it was."""
+        self._theta = np.array(theta, dtype=np.float64)
+
+    def hold_above(self, bounds: tuple[float, ...]) -> None:
+        r"""Move the estimate to where no part is below its bound, at the least cost to what is known of it.
+
+        The part that is farthest below, in standard errors, is set to its bound, and the others follow by what they
+        have in common with it, :math:`\theta \leftarrow \theta + P_i / P_{ii}\,(b_i - \theta_i)`: what many
+        observations agree on stays as it was. To cut each part off by itself would change all predictions.
+
+        Examples
+        --------
+        Two parts whose sum is known to be 3 are not 3.5 for a part that may not be negative:
+
+        >>> line = RecursiveLeastSquares(prior=(-0.5, 3.0), prior_variance=(1.0, 1.0))
+        >>> line.update((1.0, 1.0), 3.0, noise_variance=1e-9, forgetting=1.0)
+        >>> [round(value, 2) for value in line.theta]
+        [-0.25, 3.25]
+        >>> line.hold_above((0.0, 0.0))
+        >>> [round(value, 2) for value in line.theta]
+        [0.0, 3.0]
+        """
+        covariance = self._covariance.copy()
+        low = np.array(bounds, dtype=np.float64)
+        for _ in range(len(low)):
+            spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+            below = np.where(spread > 0, (low - self._theta) / np.maximum(spread, 1e-300), 0.0)
+            part = int(np.argmax(below))
+            if below[part] <= 0:
+                break
+            shared = covariance[:, part] / covariance[part, part]
+            self._theta = self._theta + shared * (low[part] - self._theta[part])
+            covariance = covariance - np.outer(shared, covariance[part])
+            covariance[part, part] = 0.0
+        self._theta = np.maximum(self._theta, low)
 
     def snapshot(self) -> RlsState:
         """The whole state, to build an equal estimator from."""
