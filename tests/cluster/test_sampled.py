@@ -63,7 +63,7 @@ def test_a_sample_is_the_mean_over_its_looks() -> None:
 @pytest.mark.parametrize("value", [None, math.nan])
 def test_signals_that_vanish_hold_what_is_there(name: str, lost: str, value: float | None) -> None:
     """One look in a sample that does not know is enough, whichever policy decides."""
-    policy = live_policy(name, Bounds(1, 4), goal_s=10.0, interval_s=5.0)
+    policy = live_policy(name, Bounds(1, 4), goal_s=10.0, interval_s=5.0, warm_up_s=0.0)
     for second in range(31):
         load = replace(LOAD, **{lost: value}) if second % 5 == 3 else LOAD
         answer = policy.decide(seen(float(second), 3, load))
@@ -112,6 +112,16 @@ def test_live_decisions_are_those_of_a_replay(name: str) -> None:
     expected = sizes(lambda signal: replayed.decide(signal).executors)
     assert sizes(decide_live) == expected
     assert max(expected) >= 4
+
+
+def test_nothing_is_decided_while_the_first_batches_are_cold() -> None:
+    """A first batch that takes long is a worker that starts, not a load that is too high."""
+    policy = live_policy("reactive", Bounds(1, 4), goal_s=10.0, interval_s=5.0, warm_up_s=20.0)
+    unknown = Workload(None, None, None)
+    cold = replace(LOAD, backlog_rows=9_000.0, busy_share=1.0)
+    told = [policy.decide(seen(float(second), load=unknown if second < 10 else cold)) for second in range(40)]
+    assert next(second for second, target in enumerate(told) if target.executors > 1) == 35
+    assert told[20].reason == "the queries are warming up"
 
 
 def test_demand_is_the_load_before_shedding() -> None:

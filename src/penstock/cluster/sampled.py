@@ -32,6 +32,9 @@ class SampledPolicy:
         Length of a sample.
     trigger_s
         How often a batch is to begin, for policies that go by it; None is batch after batch.
+    warm_up_s
+        Time from the first complete look in which nothing is decided: first batches start workers and connections,
+        and what they take says nothing of the load.
 
     Examples
     --------
@@ -47,17 +50,31 @@ class SampledPolicy:
     'signals are missing: hold what is there'
     """
 
-    def __init__(self, scaler: Scaler, *, goal_s: float, interval_s: float, trigger_s: float | None = None) -> None:
+    def __init__(
+        self,
+        scaler: Scaler,
+        *,
+        goal_s: float,
+        interval_s: float,
+        trigger_s: float | None = None,
+        warm_up_s: float = 0.0,
+    ) -> None:
         self.scaler = scaler
         self._goal_s = goal_s
         self._interval_s = interval_s
         self._trigger_s = trigger_s
+        self._warm_up_s = warm_up_s
+        self._first_s: float | None = None
         self._looks: list[ScalingObservation] = []
         self._began_s: float | None = None
         self._answer: ScalingTarget | None = None
 
     def decide(self, observation: ScalingObservation) -> ScalingTarget:
         """The scaler's answer at the end of a sample, and again until the next one ends."""
+        if self._first_s is None and observation.backlog_rows is not None and observation.busy_share is not None:
+            self._first_s = observation.time_s
+        if self._first_s is not None and observation.time_s < self._first_s + self._warm_up_s:
+            return ScalingTarget(observation.target, "the queries are warming up", self.scaler.name)
         if self._began_s is None:
             self._began_s = observation.time_s
         self._looks.append(observation)
@@ -92,7 +109,7 @@ class SampledPolicy:
 
 def live_policy(
     name: str, bounds: Bounds, *, goal_s: float, interval_s: float = 15.0, trigger_s: float | None = None,
-    start_s: float = 30.0, limit: float = 0.4, down_every_s: float = 60.0,
+    start_s: float = 30.0, limit: float = 0.4, down_every_s: float = 60.0, warm_up_s: float = 30.0,
 ) -> SampledPolicy:  # fmt: skip
     """A policy by name for a live engine.
 
@@ -103,7 +120,9 @@ def live_policy(
         least=bounds.minimum, most=bounds.maximum, interval_s=interval_s, start_s=start_s, limit=limit,
         down_every_s=down_every_s,
     )  # fmt: skip
-    return SampledPolicy(make_scaler(name, setup), goal_s=goal_s, interval_s=interval_s, trigger_s=trigger_s)
+    return SampledPolicy(
+        make_scaler(name, setup), goal_s=goal_s, interval_s=interval_s, trigger_s=trigger_s, warm_up_s=warm_up_s
+    )
 
 
 def _mean(values: list[float | None]) -> float | None:
