@@ -59,10 +59,10 @@ _WORKERS = 2
 # Divisible by every size from 1 to 4: a last round of tasks that leaves executors idle would hide what they add.
 _PARTITIONS = 12
 _ROW_S = 0.005
-_TRIGGER_S = 2.0
-_LEAST_RATE, _MOST_RATE = 90.0, 130.0
+_TRIGGER_S = 4.0
+_LEAST_RATE, _MOST_RATE = 50.0, 110.0
 """Rows per second that one executor does easily, and those of each executor at the peak."""
-_SHARES = (0.2, 0.25, 0.1, 0.25, 0.2)
+_SHARES = (0.2, 0.25, 0.05, 0.25, 0.25)
 """Of the whole time: low, up, high, down, low."""
 _PATIENCE_S = 120.0
 _SETTINGS = {
@@ -82,11 +82,11 @@ class ElasticSetting:
     """
 
     policy: str = "proactive"
-    goal_s: float = 15.0
+    goal_s: float = 20.0
     most: int = 4
     seconds: float = 240.0
     interval_s: float = 5.0
-    start_s: float = 10.0
+    start_s: float = 6.0
     down_every_s: float = 20.0
     store: Path | None = None
 
