@@ -56,14 +56,12 @@ if TYPE_CHECKING:
 
 TOPIC, QUERY = "rows", "waiting"
 _WORKERS = 2
-# Divisible by every size from 1 to 4: a last round of tasks that leaves executors idle would hide what they add.
-_PARTITIONS = 12
 _ROW_S = 0.005
 _TRIGGER_S = 4.0
-_LEAST_RATE, _MOST_RATE = 50.0, 110.0
+_LEAST_RATE, _MOST_RATE = 40.0, 75.0
 """Rows per second that one executor does easily, and those of each executor at the peak."""
-_SHARES = (0.2, 0.25, 0.05, 0.25, 0.25)
-"""Of the whole time: low, up, high, down, low."""
+_WIDTH_SHARE = 0.16
+"""Deviation of the bell, of the whole time. Corners would be what no forecast foresees, and none that is learned on."""
 _PATIENCE_S = 120.0
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
@@ -91,10 +89,11 @@ class ElasticSetting:
     store: Path | None = None
 
     def profile(self) -> LoadProfile:
-        """Low, up, high, down, low."""
-        low, high = _LEAST_RATE, _MOST_RATE * self.most
-        moments_s = [self.seconds * sum(_SHARES[:count]) for count in range(len(_SHARES) + 1)]
-        return LoadProfile(np.array(moments_s), np.array([low, low, high, high, low, low]), Interpolation.LINEAR)
+        """A low load, a bell up to what all executors are needed for, and the low load again."""
+        moments_s = np.arange(0.0, self.seconds + 1.0)
+        bell = np.exp(-0.5 * ((moments_s / self.seconds - 0.5) / _WIDTH_SHARE) ** 2)
+        rates = _LEAST_RATE + (_MOST_RATE * self.most - _LEAST_RATE) * bell
+        return LoadProfile(moments_s, rates, Interpolation.LINEAR)
 
 
 def bench_elastic(setting: ElasticSetting, *, say: Callable[[str], None]) -> ElasticResult:
@@ -109,7 +108,7 @@ def bench_elastic(setting: ElasticSetting, *, say: Callable[[str], None]) -> Ela
         )
         say("starting a broker and a Standalone cluster")
         with broker.running_cluster(kafka_spec) as kafka, standalone.running_cluster(spark_spec) as cluster:
-            KafkaClient(kafka.bootstrap).create_topic(TOPIC, _PARTITIONS)
+            KafkaClient(kafka.bootstrap).create_topic(TOPIC, setting.most)
             say(f"starting an engine of 1 to {setting.most} executors")
             with running_engine(engine_spec, Standalone(cluster.master_url, cluster.ui_url)) as engine:
                 return _Run(setting, engine, kafka.bootstrap, place, say).run()

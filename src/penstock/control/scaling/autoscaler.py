@@ -56,7 +56,7 @@ class Autoscaler(Scaler):
     >>> def seen(time_s, demand):
     ...     return ScalingSignal(time_s, 4, 4, demand, demand, demand / 4_000.0, 0.0, 0.1)
     >>> sizes = [scaler.decide(seen(15.0 * step, 1_000.0 + 50.0 * step)).executors for step in range(40)]
-    >>> sizes[1], sizes[39]
+    >>> sizes[0], sizes[39]
     (3, 4)
     >>> scaler.mode.value, scaler.decide(seen(600.0, 3_500.0)).reason
     ('exploration', 'exploring: 4129 rows/s expected within 60 s, 5 executors carry it')
@@ -154,15 +154,13 @@ class Autoscaler(Scaler):
 
     def _learn(self, signal: ScalingSignal, demand: float, queue: float) -> None:
         known = self._known
-        is_first = known.executors == 0
         if signal.executors != known.executors:
             settled_s = signal.time_s + self.settings.settle_s
             self._know(executors=signal.executors, changed_s=signal.time_s, settled_s=settled_s)
         # Rows that are neither done nor waiting were shed: what was seen is not what the load does to the query.
         carried = min(demand, signal.processed_rows_per_s or 0.0)
         is_behind = carried < _FOLLOWS * demand
-        # The first sample begins with an empty query, whose batches are overhead and whose rate is that of nothing.
-        rate = None if is_first else signal.true_rate_rows_per_s
+        rate = signal.true_rate_rows_per_s
         if rate is not None and (signal.busy_share or 0.0) >= _LEAST_BUSY:
             can_follow = queue < self.settings.limit and not is_behind
             self._known = self._known.with_rate(rate, signal.busy_share or 0.0, can_follow=can_follow)
