@@ -154,6 +154,36 @@ def test_a_lost_executor_is_told_and_its_replacement_measured() -> None:
     assert outcome.cause == f"action {rig.store.actions(kinds=(ActionKind.FAULT,))[0].action_id}"
 
 
+def test_a_step_that_is_overtaken_has_its_end_on_record() -> None:
+    """2, then 4 before the second is there, then 1: every decision has exactly one outcome, served or overtaken."""
+    rig = started()
+    rig.run(2, wish=2)
+    rig.run(12, wish=4)
+    rig.run(5, wish=1)
+    decisions = rig.store.actions(kinds=(ActionKind.EXECUTORS,))[1:]
+    outcomes = rig.log(ActionKind.EXECUTORS_DONE)
+    assert [outcome.cause for outcome in outcomes] == [f"action {one.action_id}" for one in decisions]
+    overtaken = outcomes[0]
+    assert overtaken.value is None
+    assert overtaken.reason == (
+        f"1 of 2 executors served 2.0 s after the decision, when action {decisions[1].action_id} overtook it"
+    )
+    assert [outcome.value for outcome in outcomes[1:]] == [pytest.approx(6.0), pytest.approx(2.0)]
+
+
+def test_growth_that_is_taken_back_has_its_end_on_record() -> None:
+    """Back to 1 before the second executor has come: nobody had to leave, and the log says so."""
+    rig = started(cluster=FakeCluster(start_s=1e9))
+    rig.run(2, wish=3)
+    rig.run(3, wish=1)
+    decisions = rig.store.actions(kinds=(ActionKind.EXECUTORS,))[1:]
+    outcomes = rig.log(ActionKind.EXECUTORS_DONE)
+    assert [outcome.cause for outcome in outcomes] == [f"action {one.action_id}" for one in decisions]
+    assert "overtook it" in outcomes[0].reason
+    assert outcomes[1].reason == "1 executors serve, none had to leave, 1.0 s after the decision"
+    assert rig.scaler.is_settled
+
+
 def test_a_policy_that_fails_leaves_the_engine_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     """The fault is recorded once while it lasts, and decisions go on afterwards."""
     rig = started()

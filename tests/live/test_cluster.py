@@ -98,7 +98,6 @@ def test_standby_serves_at_once_and_is_replaced(cluster: StandaloneCluster) -> N
     show(f"from standby in {growth[0]['value']:.2f} s, started anew in {result['start_s']} s")
 
 
-@pytest.mark.slow
 def test_a_killed_worker_is_survived(cluster: StandaloneCluster) -> None:
     """The query goes on in the same run, the loss is on record, and the other worker gives what was lost."""
     try:
@@ -107,12 +106,14 @@ def test_a_killed_worker_is_survived(cluster: StandaloneCluster) -> None:
         start_worker(cluster.spec.directory, 1, timeout_s=PATIENCE_S)
     assert_undisturbed(result)
     assert result["processes_killed"] >= 1
+    # By the connection that broke, not by a heartbeat or the master's timeout, which are minutes here.
+    assert result["seen_s"] < 30
     losses = of_kind(result, "fault")
     assert losses
     assert all(loss["cause"].startswith("loss of executor") for loss in losses)
     recovery = of_kind(result, "executors_done")[-1]
     assert recovery["cause"] == f"action {losses[0]['action_id']}"
-    show(f"two executors serve again {recovery['value']:.1f} s after the loss was seen")
+    show(f"loss seen after {result['seen_s']:.1f} s, two executors serve again {recovery['value']:.1f} s after that")
 
 
 @pytest.mark.slow

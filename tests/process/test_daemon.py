@@ -44,6 +44,19 @@ def test_one_that_does_not_obey_is_forced(tmp_path: Path) -> None:
     assert end_processes([process], 0.2) == [process]
 
 
+def test_one_that_has_ended_is_not_waited_for_though_its_parent_does_not_look(tmp_path: Path) -> None:
+    """A zombie of another process counts as ended: it would else be waited for to the end, and told as forced."""
+    log = tmp_path / "log"
+    careless = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep(60)"
+    parent = start_daemon([sys.executable, "-c", careless, SLEEPER], log)
+    await_word(log)
+    process = find_process(parent.pid, parent.started_s)
+    began_s = time.monotonic()
+    assert end_processes(descendants(process), 30.0) == []
+    assert time.monotonic() - began_s < 10
+    end_processes([process], 5.0)
+
+
 def test_a_port_is_free_until_somebody_listens() -> None:
     """Free, and nobody answers."""
     port = free_port()

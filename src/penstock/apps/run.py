@@ -106,7 +106,7 @@ def run_app(
                 raise_failure(query)
             if until_rows is not None and min(rows.values()) >= until_rows:
                 break
-        return [_figures(part.name, query, lags[part.name], measured_from_s) for part, query in running]
+        return [figures_of(part.name, query, lags[part.name], measured_from_s) for part, query in running]
     finally:
         for _, query in running:
             query.stop()
@@ -146,7 +146,8 @@ def _embedded_lag(part: AppQuery, progress: dict[str, Any]) -> int | None:
     return round(sum(distance for distance in distances if distance is not None) / places)
 
 
-def _figures(name: str, query: StreamingQuery, lags: list[int], from_s: float) -> QueryFigures:
+def figures_of(name: str, query: StreamingQuery, lags: list[int], from_s: float) -> QueryFigures:
+    """What a query achieved in the batches that began after a moment; lags are those that were seen meanwhile."""
     reports = [parse_progress(report.json) for report in query.recentProgress]
     late = [report for report in reports if parse_timestamp_s(report["timestamp"]) >= from_s]
     full = [report for report in late if report["numInputRows"]]

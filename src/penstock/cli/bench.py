@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.bench_elastic import print_elastic
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json, print_table
 
@@ -187,6 +188,38 @@ def kafka(
     )
     load = f"{result.load_rows_per_s:,.0f} rows/s, {times:g} times the capacity of {result.capacity_rows_per_s:,.0f}"
     typer.echo(f"\n{load}: {'met' if result.is_met else 'missed'}")
+
+
+@app.command()
+def elastic(
+    policy: Annotated[str, typer.Option(help="Policy that decides, as in 'penstock replay'.")] = "proactive",
+    goal: Annotated[float, typer.Option(min=1, max=600, help="Latency goal in seconds.")] = 20.0,
+    most: Annotated[int, typer.Option(min=2, max=16, help="Executors at most; the load needs as many.")] = 4,
+    seconds: Annotated[float, typer.Option(min=60, max=3600, help="Seconds of load, up and down again.")] = 240.0,
+    store: Annotated[Path | None, typer.Option(help="Keep the action log in this file, for 'penstock log'.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let executors follow a load on a Kafka broker and a Standalone cluster of its own, up and down again.
+
+    One governed query whose rows wait more than they compute, so that executors add capacity on few cores. Met means:
+    up to what the load needs and back, one run of the query, batch numbers without a gap, every row once, no failed
+    task, every decision with its outcome in the log, and 95 % of the rows out within the goal.
+
+    For example:
+      penstock bench elastic
+      penstock bench elastic --policy reactive --json
+    """
+    from penstock.bench.elastic import ElasticSetting, bench_elastic  # noqa: PLC0415 - imports Spark
+    from penstock.control.scaling import ONLINE_POLICIES  # noqa: PLC0415 - as above
+
+    if policy not in ONLINE_POLICIES:
+        raise typer.BadParameter(f"policy {policy!r} is not one of {', '.join(ONLINE_POLICIES)}")
+    setting = ElasticSetting(policy=policy, goal_s=goal, most=most, seconds=seconds, store=store)
+    result = bench_elastic(setting, say=lambda text: typer.echo(text, err=True))
+    if as_json:
+        print_json(result.to_dict())
+        return
+    print_elastic(result)
 
 
 @app.command()

@@ -23,7 +23,11 @@ class ScalingObservation:
     available
         Most executors that the cluster could give this engine now, those that it has included.
     arrival_rows_per_s, lag_rows
-        Over all queries of the engine.
+        Over all queries of the engine; what is shed has arrived, too.
+    processed_rows_per_s, backlog_rows
+        Rows that were worked off, and rows that have arrived and are not done yet.
+    busy_share
+        Share of the time in which a batch was in work, of the busiest query.
     batch_s
         The longest of the queries' last batches.
     busy_fraction
@@ -44,6 +48,9 @@ class ScalingObservation:
     lag_rows: float | None = None
     batch_s: float | None = None
     busy_fraction: float | None = None
+    processed_rows_per_s: float | None = None
+    backlog_rows: float | None = None
+    busy_share: float | None = None
     start_s_p50: float | None = None
     start_s_p95: float | None = None
 

@@ -55,10 +55,11 @@ class _Growth:
 
 @dataclass(slots=True)
 class _Shrinking:
-    """Executors that are on their way out by one action."""
+    """Executors that are on their way out by one action; none yet where it was decided in this cycle."""
 
     action_id: int
-    count: int
+    decided_s: float
+    count: int = 0
     longest_s: float = 0.0
 
 
@@ -184,6 +185,7 @@ class Scaler:
         self._learn(joined, gone)
         self._tell_losses([one.executor_id for one in gone if one.release_s is None], view, now_s)
         self._tell_releases(gone)
+        self._tell_shrinking_to_none(view, now_s)
         self._tell_growth(view, now_s)
 
     def _learn(self, joined: Collection[Joined], gone: Collection[Gone]) -> None:
@@ -216,6 +218,14 @@ class Scaler:
                 several = "s" if shrinking.count > 1 else ""
                 reason = f"{shrinking.count} executor{several} finished all tasks and left, {self._served} left serving"
                 self._tell_outcome(shrinking.action_id, reason, shrinking.longest_s, None)
+
+    def _tell_shrinking_to_none(self, view: PoolView, now_s: float) -> None:
+        """A smaller size that is there without anybody leaving: they had not come yet, or wait on standby."""
+        for shrinking in [one for one in self._shrinking.values() if one.count == 0]:
+            if len(view.serving) <= self.target or shrinking.action_id != self._action_id:
+                del self._shrinking[shrinking.action_id]
+                reason = f"{len(view.serving)} executors serve, none had to leave"
+                self._tell_outcome(shrinking.action_id, reason, now_s - shrinking.decided_s, None)
 
     def _tell_growth(self, view: PoolView, now_s: float) -> None:
         growth = self._growth
@@ -295,8 +305,20 @@ class Scaler:
         # Executors that leave count with the cluster until they are gone, and come on top of what is asked for.
         self._ledger.ask(total - self._total, now_s=now_s)
         self._total = total
-        grows = held.executors > previous
-        self._growth = self._awaited(self._action_id, now_s, previous, frozenset(view.serving)) if grows else None
+        self._tell_overtaken(view, now_s)
+        if held.executors > previous:
+            self._growth = self._awaited(self._action_id, now_s, previous, frozenset(view.serving))
+        else:
+            self._shrinking[self._action_id] = _Shrinking(self._action_id, now_s)
+
+    def _tell_overtaken(self, view: PoolView, now_s: float) -> None:
+        """Every decision has its end on record, also one that another took the place of; it has no time of service."""
+        growth, self._growth = self._growth, None
+        if growth is None:
+            return
+        how_far = f"{len(view.serving)} of {growth.target} executors served {now_s - growth.decided_s:.1f} s after"
+        reason = f"{how_far} {growth.since}, when action {self._action_id} overtook it"
+        self._record(Action(ActionKind.EXECUTORS_DONE, self._name, f"action {growth.action_id}", reason))
 
     def _awaited(self, action_id: int, now_s: float, previous: int, serving: frozenset[str]) -> _Growth:
         return _Growth(action_id, now_s, previous, self.target, self.starts.quantile_s(0.5), serving)
@@ -304,10 +326,8 @@ class Scaler:
     def _expect_to_leave(self, step: Step, now_s: float) -> None:
         if step.release:
             self._ledger.release(step.release, action_id=self._action_id, now_s=now_s)
-            before = self._shrinking.get(self._action_id)
-            count = len(step.release) + (before.count if before else 0)
-            longest_s = before.longest_s if before else 0.0
-            self._shrinking[self._action_id] = _Shrinking(self._action_id, count, longest_s)
+            shrinking = self._shrinking.setdefault(self._action_id, _Shrinking(self._action_id, now_s))
+            shrinking.count += len(step.release)
 
     def _observation(self, view: PoolView, now_s: float, available: int | None) -> ScalingObservation:
         workload = self._workload() if self._workload is not None else None
@@ -324,6 +344,9 @@ class Scaler:
             lag_rows=workload.lag_rows if workload else None,
             batch_s=workload.batch_s if workload else None,
             busy_fraction=view.busy_fraction,
+            processed_rows_per_s=workload.processed_rows_per_s if workload else None,
+            backlog_rows=workload.backlog_rows if workload else None,
+            busy_share=workload.busy_share if workload else None,
             start_s_p50=self.starts.quantile_s(0.5),
             start_s_p95=self.starts.quantile_s(0.95),
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _SAME_PROCESS_WITHIN_S = 2.0
 _LAST_LINES = 5
+_LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,30 @@ def end_processes(processes: Sequence[Any], timeout_s: float) -> list[Any]:
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
-    _, alive = psutil.wait_procs(processes, timeout=timeout_s)
+    alive = _still_running(processes, timeout_s)
     for process in alive:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    psutil.wait_procs(alive, timeout=timeout_s)
-    return list(alive)
+    _still_running(alive, timeout_s)
+    return alive
+
+
+def _still_running(processes: Sequence[Any], timeout_s: float) -> list[Any]:
+    """Those that run on after a while; one that has ended but is not yet looked after by its parent does not."""
+    deadline_s = time.monotonic() + timeout_s
+    while alive := [process for process in processes if _runs(process)]:
+        if time.monotonic() > deadline_s:
+            return alive
+        time.sleep(_LOOK_EVERY_S)
+    # Collects the exit codes of children of this very process, so that they do not stay as zombies.
+    psutil.wait_procs(processes, timeout=0)
+    return []
+
+
+def _runs(process: Any) -> bool:  # noqa: ANN401 - psutil has no types
+    with suppress(psutil.NoSuchProcess):
+        return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def descendants(process: Any) -> list[Any]:  # noqa: ANN401 - psutil has no types

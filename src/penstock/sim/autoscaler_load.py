@@ -15,7 +15,7 @@ PAPER_MEMORY_MB = 144.0
 _STEADY = """
 import json, time, math
 import psutil
-from penstock.control.scaling.autoscaler import Autoscaler, AutoscalerSettings
+from penstock.control.scaling import Autoscaler, AutoscalerSettings
 from penstock.control.scaling.guards import Guarded, GuardSettings
 from penstock.model.scaling import ScalingSignal
 

@@ -62,6 +62,9 @@ def change_point_f1(annotations: Mapping[str, Sequence[int]], found: Sequence[in
 
     .. math:: P = \frac{|TP(\cup_k T_k, X)|}{|X|}, \quad R = \frac{1}{K} \sum_k \frac{|TP(T_k, X)|}{|T_k|}
 
+    Silence has :math:`P = 1`, so its score is :math:`2R / (1 + R)` with the mean of :math:`1 / |T_k|` for R: it says
+    how many changes the annotators saw and nothing else, and differs from one set of series to another.
+
     Reference: van den Burg and Williams, "An evaluation of change point detection algorithms", 2020.
 
     Examples

@@ -7,26 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.control.scaling import (
-    Autoscaler,
-    AutoscalerSettings,
-    BatchRatio,
-    Ds2,
-    FlinkAutoscaler,
-    Guarded,
-    GuardSettings,
-    HorizontalPod,
-    KafkaLag,
-    Reactive,
-    Schedule,
-    StaticPeak,
-)
+from penstock.control.scaling import ONLINE_POLICIES, ScalerSetup, Schedule, make_scaler
 from penstock.control.scaling.clairvoyant import cheapest_plan
 from penstock.sim.executors import ExecutorPlant
 from penstock.sim.rate_traces import window_means
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -35,7 +22,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, float | int | str | bool | None]
 
-POLICIES = ("proactive", "reactive", "hpa", "keda", "dstreams", "ds2", "flink", "static", "clairvoyant")
+POLICIES = (*ONLINE_POLICIES, "clairvoyant")
 YARDSTICKS = frozenset({"static", "clairvoyant"})
 _REPAIRS = 60
 _ROOM = 1.25
@@ -164,28 +151,17 @@ def _ahead(plan: NDArray[np.int64], start_steps: int, settings: ReplaySettings) 
     return Schedule(windows.max(axis=1).tolist(), step_s=float(settings.interval_s))
 
 
-def make_scaler(policy: str, calibration: Calibration, settings: ReplaySettings, *, peak: int) -> Scaler:
-    """A policy by name, with its usual settings, inside the guards that all of them wear."""
-    rows_per_s, wait_s = calibration.rows_per_s, calibration.trigger_s + calibration.overhead_s
-    makers: dict[str, Callable[[], Scaler]] = {
-        "proactive": lambda: Autoscaler(
-            AutoscalerSettings(
-                most=settings.most,
-                limit=settings.limit,
-                ahead_s=calibration.start_s + 2.0 * settings.interval_s,
-                settle_s=max(60.0, 2.0 * settings.interval_s),
-            )
-        ),
-        "reactive": lambda: Reactive(limit=settings.limit, settle_s=2.0 * settings.interval_s),
-        "hpa": HorizontalPod,
-        "keda": lambda: KafkaLag(rows_per_s * max(wait_s, 1.0)),
-        "dstreams": BatchRatio,
-        "ds2": Ds2,
-        "flink": lambda: FlinkAutoscaler(restart_s=calibration.start_s),
-        "static": lambda: StaticPeak(peak),
-    }
-    guards = GuardSettings(most=settings.most, backlog_share=max(settings.limit, 0.1))
-    return Guarded(makers[policy](), guards)
+def scaler_setup(calibration: Calibration, settings: ReplaySettings, *, peak: int | None = None) -> ScalerSetup:
+    """What policies are told of the engine that is simulated."""
+    wait_s = max(calibration.trigger_s + calibration.overhead_s, 1.0)
+    return ScalerSetup(
+        most=settings.most,
+        interval_s=settings.interval_s,
+        start_s=calibration.start_s,
+        limit=settings.limit,
+        rows_for_each=calibration.rows_per_s * wait_s,
+        peak=peak,
+    )
 
 
 def replay(
@@ -202,7 +178,7 @@ def replay(
     for policy in policies:
         if policy == "clairvoyant":
             continue
-        scaler = make_scaler(policy, calibration, settings, peak=peak)
+        scaler = make_scaler(policy, scaler_setup(calibration, settings, peak=peak))
         begin = peak if policy == "static" else int(plan[0])
         runs[policy] = run_policy(rates, scaler, calibration, settings, executors=begin, policy=policy)
     return runs | {"clairvoyant": best}

@@ -563,6 +563,27 @@ def last_report(query: StreamingQuery) -> str | None:
     return None if report is None else str(report.json())
 
 
+def reports_after(query: StreamingQuery, batch_id: int | None) -> list[str]:
+    """Progress reports as JSON, oldest first, that are newer than a batch; only the newest where there is none.
+
+    One call where nothing is new: this is asked every second.
+    """
+    newest = query._jsq.lastProgress()  # noqa: SLF001 - what this module is for
+    if newest is None:
+        return []
+    last_id = int(newest.batchId())
+    # A smaller number is another run, from another checkpoint.
+    if batch_id is None or last_id <= batch_id + 1:
+        return [] if last_id == batch_id else [str(newest.json())]
+    kept = query._jsq.recentProgress()  # noqa: SLF001 - what this module is for
+    found: list[str] = []
+    for index in range(len(kept) - 1, -1, -1):
+        if int(kept[index].batchId()) <= batch_id:
+            break
+        found.append(str(kept[index].json()))
+    return found[::-1]
+
+
 def executor_heap_max_bytes(spark: SparkSession) -> int | None:
     """Largest heap an executor may have: the driver's own in local mode, else what was configured."""
     if _is_local(spark):

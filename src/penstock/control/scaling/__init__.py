@@ -1,7 +1,9 @@
 """How many executors: one policy a file, one interface for all, guards around every one of them."""
 
-from penstock.control.scaling.autoscaler import Autoscaler, AutoscalerSettings, ScalingMode
+from penstock.control.scaling.autoscaler import Autoscaler
+from penstock.control.scaling.autoscaler_settings import AutoscalerSettings, ScalingMode
 from penstock.control.scaling.base import Scaler
+from penstock.control.scaling.by_name import ONLINE_POLICIES, ScalerSetup, make_scaler
 from penstock.control.scaling.ds2 import Ds2
 from penstock.control.scaling.dstreams import BatchRatio
 from penstock.control.scaling.flink import FlinkAutoscaler
@@ -29,6 +31,7 @@ SCALERS: dict[str, type[Scaler]] = {
 """Every policy by the name that users write."""
 
 __all__ = [
+    "ONLINE_POLICIES",
     "SCALERS",
     "Autoscaler",
     "AutoscalerSettings",
@@ -42,7 +45,9 @@ __all__ = [
     "KafkaLag",
     "Reactive",
     "Scaler",
+    "ScalerSetup",
     "ScalingMode",
     "Schedule",
     "StaticPeak",
+    "make_scaler",
 ]

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from penstock.control.scaling.autoscaler_settings import AutoscalerSettings, ScalingMode
 from penstock.control.scaling.base import Scaler
-from penstock.control.scaling.hysteresis import Gains
+from penstock.control.scaling.learned import NEAR_FRONTIER, Learned
 from penstock.control.scaling.proactive import ProactivePolicy, demand_with_backlog, smallest_size
 from penstock.control.scaling.reactive import Reactive, ReactiveState
 from penstock.control.scaling.samples import Samples
 from penstock.estimate.change import Adwin, AnyOf, ChangeDetector, PageHinkley
 from penstock.estimate.forecast import Combined, Level, LinearTrend, Seasonal
-from penstock.estimate.performance import PerformanceModel, fit_performance
-from penstock.estimate.stability import Stability, check_stability
+from penstock.estimate.performance import fit_performance
+from penstock.estimate.stability import check_stability
 from penstock.model.scaling import ScaleDecision, ScalingSignal, hold, towards
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_RATE_WEIGHT = 0.2
-_FULLY_BUSY = 0.95
-_FADING = 0.9998
-_NEAR_FRONTIER = 0.95
+    from penstock.estimate.performance import PerformanceModel
+    from penstock.estimate.stability import Stability
+
 _LEAST_BUSY = 0.15
 _BEYOND_FRONTIER = 1.08
-_BELOW_VIOLATION = 0.97
 _BEYOND_DATA = 1.3
 _CELLS = 20
 _CAUTION = 0.88
@@ -37,92 +34,6 @@ _CLEARLY = 1.04
 # The thesis looks back ten minutes; what rises within two is seen by a line through fewer.
 _TREND_WINDOWS_S = (600.0, 150.0, 50.0)
 _FEWEST_SAMPLES = 200
-
-
-class ScalingMode(StrEnum):
-    """What the scaler relies on: capacity alone, or the performance model."""
-
-    EXPLORATION = "exploration"
-    OPTIMAL = "optimal"
-
-
-@dataclass(frozen=True, slots=True)
-class AutoscalerSettings:
-    """Everything that can be set about the proactive scaler.
-
-    Parameters
-    ----------
-    most
-        Executors at most, for the sizes that are tried.
-    limit
-        Queue share that must not be reached.
-    ahead_s
-        How far ahead it plans: at least the start-up of an executor and the time to the next decision.
-    quantile
-        Share of loads that the forecast's upper bound is to cover.
-    gains
-        Hysteresis.
-    fill
-        Share of the capacity that is used while exploring.
-    explores_ahead
-        Whether exploration uses the forecast and the true rate, or waits for violations, as the thesis does.
-    train_every
-        Samples between two trainings while exploring.
-    threshold, refits
-        Of the stability check.
-    settle_s
-        Time after a change in which samples are not learned from.
-    recover_s
-        Time after a change in which nothing is decided: that of a restart where a change of size is one, 0 on Spark.
-    drain_s
-        Time in which waiting rows are to be worked off.
-    season_s
-        Period of the seasonal forecast.
-    seed
-        Of the bootstrap samples.
-    """
-
-    most: int = 20
-    limit: float = 0.4
-    ahead_s: float = 60.0
-    quantile: float = 0.99
-    gains: Gains = field(default_factory=Gains)
-    fill: float = 1.0
-    explores_ahead: bool = True
-    train_every: int = 200
-    threshold: float = 0.05
-    refits: int = 250
-    settle_s: float = 60.0
-    recover_s: float = 0.0
-    drain_s: float = 30.0
-    season_s: float = 86_400.0
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """What is known of the engine at the moment.
-
-    ``capacities`` is the largest demand that each size carries by the model, ``seen`` the loads and sizes that it was
-    fitted to, in twentieths, ``frontier`` the largest load per executor that was seen to go well, ``ceiling`` one a
-    little below the smallest that did not, ``true_rate`` what an executor does in a second of busy time.
-    """
-
-    mode: ScalingMode = ScalingMode.EXPLORATION
-    recent_rate: float | None = None
-    true_rate: float | None = None
-    frontier: float = 0.0
-    ceiling: float = float("inf")
-    model: PerformanceModel | None = None
-    capacities: tuple[float, ...] = ()
-    seen: frozenset[tuple[int, int]] = frozenset()
-    stability: Stability | None = None
-    until_training: int = 0
-    trainings: int = 0
-    changes: int = 0
-    executors: int = 0
-    changed_s: float = float("-inf")
-    settled_s: float = float("-inf")
 
 
 class Autoscaler(Scaler):
@@ -166,7 +77,7 @@ class Autoscaler(Scaler):
         self.cautious = Reactive(limit=_CAUTION * self.settings.limit, settle_s=self.settings.settle_s)
         self.samples = Samples()
         self.change = change or AnyOf([PageHinkley(threshold=2.0, delta=0.02), Adwin(delta=1e-5)])
-        self._policy = ProactivePolicy(self.settings.gains)
+        self._policy = ProactivePolicy(self.settings.gains, self.settings.down_every_s)
         self._known = Learned(until_training=self.settings.train_every)
 
     @property
@@ -251,37 +162,17 @@ class Autoscaler(Scaler):
         is_behind = carried < _FOLLOWS * demand
         rate = signal.true_rate_rows_per_s
         if rate is not None and (signal.busy_share or 0.0) >= _LEAST_BUSY:
-            self._follow_rate(rate, signal.busy_share or 0.0, can_follow=queue < self.settings.limit and not is_behind)
+            can_follow = queue < self.settings.limit and not is_behind
+            self._known = self._known.with_rate(rate, signal.busy_share or 0.0, can_follow=can_follow)
         is_settled = signal.time_s >= self._known.settled_s and signal.executors == signal.requested
         if not is_settled or (is_behind and queue < self.settings.limit):
             return
         self.samples.add(demand, signal.executors, queue)
         # What arrives in a burst is not carried yet: only what was processed shows what an executor can do.
-        self._move_frontier(carried / max(1, signal.executors), queue)
+        self._known = self._known.with_load(carried / max(1, signal.executors), queue, limit=self.settings.limit)
         if self.mode is ScalingMode.OPTIMAL:
             self._watch(signal, demand, queue)
         self._train_when_due(signal, demand)
-
-    def _follow_rate(self, rate: float, busy: float, *, can_follow: bool) -> None:
-        old, known = self._known.recent_rate, self._known.true_rate
-        is_full = busy >= _FULLY_BUSY
-        if is_full and can_follow:
-            # Batch follows batch though little is to do: all that is known is that it can do what it does.
-            self._know(true_rate=None if known is None else max(known, rate))
-            return
-        recent = rate if old is None else old + _RATE_WEIGHT * (rate - old)
-        # Little to do makes batches of mostly overhead, and rates that say nothing of full ones: the highest rate
-        # counts, until it fades or a query that cannot follow shows a lower one.
-        highest = recent if is_full else max(recent, _FADING * (known or 0.0))
-        self._know(recent_rate=recent, true_rate=highest)
-
-    def _move_frontier(self, load: float, queue: float) -> None:
-        known = self._known
-        if queue < self.settings.limit:
-            self._know(frontier=max(known.frontier, load), ceiling=known.ceiling / _FADING)
-        elif load >= _NEAR_FRONTIER * known.frontier:
-            # Below what has gone well, a queue is one that was left over, and says nothing of the load.
-            self._know(ceiling=min(known.ceiling, _BELOW_VIOLATION * load))
 
     def _watch(self, signal: ScalingSignal, demand: float, queue: float) -> None:
         known = self._known
@@ -375,7 +266,7 @@ class Autoscaler(Scaler):
 
     def _table(self, model: PerformanceModel, bound: float) -> tuple[float, ...]:
         sizes = range(1, self.settings.most + 1)
-        safe = _NEAR_FRONTIER * min(self._known.frontier, self._known.ceiling)
+        safe = NEAR_FRONTIER * min(self._known.frontier, self._known.ceiling)
         largest: Sequence[float] = [
             model.largest_demand(size, limit=self.settings.limit, load_bound=bound, safe_load=safe) for size in sizes
         ]
@@ -388,7 +279,7 @@ class Autoscaler(Scaler):
         return int(_CELLS * demand / max(executors, 1.0) / scale), int(executors)
 
     def _know(self, **changes: Any) -> None:  # noqa: ANN401 - fields of Learned
-        self._known = _replaced(self._known, changes)
+        self._known = self._known.with_(**changes)
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -412,9 +303,3 @@ class Autoscaler(Scaler):
         self.cautious.restore(snapshot["cautious"])
         self.samples = Samples(rows=snapshot["samples"])
         self.change.restore(snapshot["change"])
-
-
-def _replaced(known: Learned, changes: dict[str, Any]) -> Learned:
-    values = {name: getattr(known, name) for name in Learned.__slots__}  # dataclasses.replace takes five times as long
-    values.update(changes)
-    return Learned(**values)
