@@ -82,15 +82,12 @@ class BatchTimeModel:
         self._state = state or BatchTimeState(self._rls.snapshot())
 
     @classmethod
-    def recalled(
-        cls, *, overhead_s: float, read_cost_s: float, work_cost_s: float, rows: float, doubt: float
-    ) -> BatchTimeState:
+    def recalled(cls, *, overhead_s: float, read_cost_s: float, work_cost_s: float, doubt: float) -> BatchTimeState:
         """The state of a model that knows the costs of an earlier time, each to within a share of it.
 
         Examples
         --------
-        >>> state = BatchTimeModel.recalled(
-        ...     overhead_s=0.2, read_cost_s=1e-6, work_cost_s=9e-6, rows=100_000.0, doubt=0.25)
+        >>> state = BatchTimeModel.recalled(overhead_s=0.2, read_cost_s=1e-6, work_cost_s=9e-6, doubt=0.25)
         >>> model = BatchTimeModel(0.97, state)
         >>> round(model.predict_s(100_000, 100_000), 2), model.is_certain(100_000, 1.0, within=0.15)
         (1.2, False)

@@ -52,17 +52,17 @@ def recall(store: Store, query: QueryName, goal: Goal, settings: AdmissionSettin
     wanted = int(_SAFE_SHARE * target_s * rows_per_s)
     if wanted <= settings.first_batch_rows:
         return Recalled()
-    return Recalled(wanted, _costs(store, query, since_s, max(rows)) if len(rows) >= _BATCHES_TO_TRUST else None)
+    return Recalled(wanted, _costs(store, query, since_s) if len(rows) >= _BATCHES_TO_TRUST else None)
 
 
-def _costs(store: Store, query: QueryName, since_s: float, rows: float) -> BatchTimeState | None:
+def _costs(store: Store, query: QueryName, since_s: float) -> BatchTimeState | None:
     metrics = (Metric.BATCH_OVERHEAD_S, Metric.READ_COST_PER_ROW_S, Metric.COST_PER_ROW_S)
     found = [store.points(query, metric, since_s=since_s, last=1) for metric in metrics]
     if not all(found):
         return None
     overhead_s, read_cost_s, work_cost_s = (points[-1].value for points in found)
     return BatchTimeModel.recalled(
-        overhead_s=overhead_s, read_cost_s=read_cost_s, work_cost_s=work_cost_s, rows=rows, doubt=_DOUBT
+        overhead_s=overhead_s, read_cost_s=read_cost_s, work_cost_s=work_cost_s, doubt=_DOUBT
     )
 
 
