@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 POLICIES = (Policy.ACES, Policy.UDP, Policy.LOCK_STEP)
 # Topics hold whatever comes; this many rows are more than any run brings.
 TOPIC_ROWS = 16_384
+# The most that the rows of a full buffer count for against tokens, in CPU seconds.
+FULL_BUFFER_S = 10.0
 
 
 class StateClock(StrEnum):
@@ -186,7 +188,8 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
         buffer_rows=TOPIC_ROWS if policy is Policy.STATIC_LIMIT else experiment.buffer_rows,
         target_rows=_target_rows(experiment),
         low_rows=max(1.0, experiment.low_share * experiment.buffer_rows),
-        row_s=experiment.row_s,
+        # Over a large buffer rows would outweigh all tokens, and with them the targets.
+        row_s=min(experiment.row_s, FULL_BUFFER_S / experiment.buffer_rows),
         reader_weight=experiment.reader_weight,
         share_gain=experiment.share_gain,
         debt_rows=experiment.debt_rows,
