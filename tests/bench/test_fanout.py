@@ -4,38 +4,62 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.apps.stage_run import StageBatch
+from penstock.apps.stage_run import StageBatch, StageWindow
 from penstock.apps.stages import SHAPES, StageGraph, StageTopics, shape_named
-from penstock.bench.fanout import ACES, MODES, Fanout, StageFigures, service_rate, stage_figures, states_of
+from penstock.bench.fanout_calibration import service_rate, states_of
+from penstock.bench.fanout_figures import ACES, MODES, Fanout, StageFigures, stage_figures
+from penstock.bench.fanout_runs import GraphRun
 from penstock.errors import PenstockError
 from penstock.estimate.service_rate import ServiceRate
 
 
-def batches(stage: str, starts_s: list[float], rows: int) -> list[StageBatch]:
-    return [StageBatch(stage, start_s, 1.0, rows, 5.0, 0.5, None) for start_s in starts_s]
+def batches(stage: str, ends_s: list[float], rows: int) -> list[StageBatch]:
+    return [StageBatch(stage, end_s - 1.0, 1.0, rows, 5.0, 0.5, None) for end_s in ends_s]
+
+
+def run(done: list[StageBatch], rows: int) -> GraphRun:
+    return GraphRun(done, StageWindow(10.0, 20.0, {"fast": rows}), load_began_s=0.0)
 
 
 def figures(mode: str, number: int, rows_per_s: float) -> StageFigures:
-    return StageFigures(mode, number, "fast", 5.0, rows_per_s, 3, 1.0, 0.0)
+    return StageFigures(mode, number, "fast", 5.0, rows_per_s, 3, 1.0, 2.0, 0.5)
 
 
-def test_rate_is_from_beginning_to_beginning() -> None:
-    """The last batch gives its beginning only, so an unfinished one after it takes no time from anybody."""
-    found = stage_figures("aces", 1, "fast", 5.0, batches("fast", [0.0, 10.0, 12.0, 16.0], 120), 5.0)
-    assert found.rows_per_s == pytest.approx(240 / 6)
-    assert found.batches == 3
+def test_throughput_is_what_tasks_read_in_the_window() -> None:
+    """A batch that is not done counts with its part, and a batch from before the window does not count again."""
+    found = stage_figures("aces", 1, "fast", 5.0, run(batches("fast", [9.0, 12.0, 16.0], 120), 400), 100.0)
+    assert found.rows_per_s == pytest.approx(40.0)
+    assert found.batches == 2
+    assert found.cores == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("starts_s", "rate"), [([], 0.0), ([9.0], 120.0)])
-def test_few_batches(starts_s: list[float], rate: float) -> None:
-    """Without a batch the rate is zero; a single one counts with its own duration."""
-    assert stage_figures("plain", 1, "slow", 1.0, batches("slow", starts_s, 120), 5.0).rows_per_s == rate
+def test_ages_count_rows_before_the_window() -> None:
+    """The rows of a batch are as old as their place in the stream says."""
+    found = stage_figures("aces", 1, "fast", 5.0, run(batches("fast", [9.0, 12.0, 16.0], 120), 400), 100.0)
+    assert found.age_mean_s == pytest.approx(((12.0 - 1.8) + (16.0 - 3.0)) / 2)
+
+
+def test_a_window_without_a_finished_batch_has_no_age() -> None:
+    """A batch longer than the window tells no length and no age, and its rows count all the same."""
+    found = stage_figures("plain", 1, "fast", 5.0, run(batches("fast", [9.0], 120), 400), 100.0)
+    assert (found.age_mean_s, found.batch_mean_s, found.batches) == (None, None, 0)
+    assert found.rows_per_s == pytest.approx(40.0)
 
 
 def test_cost_needs_a_batch() -> None:
     """A stage that finished nothing is told by name."""
     with pytest.raises(PenstockError, match="'slow'"):
-        service_rate("slow", batches("fast", [1.0], 10), batch_s=2.0)
+        service_rate("slow", batches("slow", [1.0], 10), batches("fast", [1.0], 10), batch_s=2.0)
+
+
+@pytest.mark.parametrize(("few_core_s", "idle"), [(0.5, 0.0), (0.05, 0.0), (2.0, 0.0)])
+def test_cost_without_a_fixed_part(few_core_s: float, idle: float) -> None:
+    """Small batches that are not dearer for each row, or dearer than large ones, give no fixed cost below zero."""
+    few = [StageBatch("fast", 0.0, 1.0, 100, 0.0, few_core_s, None)]
+    many = [StageBatch("fast", 0.0, 1.0, 200, 0.0, 1.0, None)]
+    rate = service_rate("fast", few, many, batch_s=2.0)
+    assert rate.rows_per_core_s == pytest.approx(200.0)
+    assert rate.idle_rows_per_s == pytest.approx(idle)
 
 
 def test_gain_is_of_medians_over_rounds() -> None:
