@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from penstock.apps.stage_run import StageBatch, StageWindow
 from penstock.apps.stages import SHAPES, StageGraph, StageTopics, shape_named
-from penstock.bench.fanout_calibration import service_rate, states_of
+from penstock.bench.fanout_calibration import calibrate, service_rate, states_of
 from penstock.bench.fanout_figures import ACES, MODES, Fanout, StageFigures, stage_figures
-from penstock.bench.fanout_runs import GraphRun
+from penstock.bench.fanout_runs import GraphRun, GraphRuns
 from penstock.errors import PenstockError
 from penstock.estimate.service_rate import ServiceRate
 
@@ -103,3 +105,46 @@ def test_states_come_from_the_later_half() -> None:
     found = states_of("fast", done)
     assert (found.fast_s, found.slow_s) == pytest.approx((0.01, 0.04))
     assert found.slow_share == pytest.approx(0.8)
+
+
+class BacklogRuns:
+    """Queries with so many seconds for a batch and a row on a backlog, all of them in turn on two cores."""
+
+    batch_s = 3.0
+    graph = shape_named("fanout")
+    cores = 2.0
+    fixed_core_s, row_core_s = 0.1, {"parse": 1e-4, "fast": 1e-4, "medium": 3e-4, "slow": 5e-4}
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+
+    def on_backlog(self, name: str, backlog_rows: int, limit_rows: int, settle_s: float, seconds: float) -> GraphRun:
+        """As many batches as cores and triggers let them have."""
+        assert backlog_rows > limit_rows
+        assert settle_s >= 0
+        self.limits.append(limit_rows)
+        # What runs first is not compiled yet.
+        slower = 3.0 if name == "warm" else 1.0
+        costs = {stage: slower * (self.fixed_core_s + limit_rows * row_s) for stage, row_s in self.row_core_s.items()}
+        period_s = max(self.batch_s, sum(costs.values()) / self.cores)
+        done = [
+            StageBatch(stage, number * period_s, 1.0, limit_rows, 5.0, core_s, None)
+            for number in range(6)
+            for stage, core_s in costs.items()
+        ]
+        rows = dict.fromkeys(self.row_core_s, round(limit_rows * seconds / period_s))
+        return GraphRun(done, StageWindow(0.0, seconds, rows), load_began_s=0.0)
+
+
+def test_capacity_is_what_cores_bound() -> None:
+    """Limits grow until they do no more rows a second; costs come out as they are, whatever the warm-up said."""
+    runs = BacklogRuns()
+    said: list[str] = []
+    found = calibrate(cast("GraphRuns", runs), said.append)
+    assert found.capacity_rows_per_s == pytest.approx(runs.cores / sum(runs.row_core_s.values()), rel=0.1)
+    assert runs.limits[1] > runs.limits[0] / 2
+    assert runs.limits[-1] < runs.limits[-2]
+    for stage, row_s in runs.row_core_s.items():
+        assert 1.0 / found.rates[stage].rows_per_core_s == pytest.approx(row_s, rel=1e-6)
+        assert found.rates[stage].idle_rows_per_s * row_s * runs.batch_s == pytest.approx(runs.fixed_core_s, rel=1e-6)
+    assert said[0].startswith("warm-up")

@@ -71,7 +71,8 @@ class AcesExperiment:
     delay_s, loss_share
         Reports to feeders: how late they are and how many are lost.
     duration_s, warm_up_s
-        Virtual time that is simulated, and the part at its beginning that is not counted.
+        Virtual time that is simulated, and the part at its beginning that is not counted: with buffers of 200 rows
+        a graph takes half a minute to fill.
     """
 
     shape: TopologyShape = field(default_factory=TopologyShape)
@@ -91,8 +92,8 @@ class AcesExperiment:
     effort: float = 4.0
     delay_s: float = 0.002
     loss_share: float = 0.0
-    duration_s: float = 30.0
-    warm_up_s: float = 10.0
+    duration_s: float = 90.0
+    warm_up_s: float = 30.0
 
     def __post_init__(self) -> None:
         if self.buffer_rows < 1:
