@@ -2,40 +2,66 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
-from penstock.apps.stage_run import StageBatch
+from penstock.apps.stage_run import StageBatch, StageWindow
 from penstock.apps.stages import SHAPES, StageGraph, StageTopics, shape_named
-from penstock.bench.fanout import ACES, MODES, Fanout, StageFigures, service_rate, stage_figures, states_of
+from penstock.bench.fanout_calibration import calibrate, service_rate, states_of
+from penstock.bench.fanout_figures import ACES, MODES, Fanout, StageFigures, stage_figures
+from penstock.bench.fanout_runs import GraphRun, GraphRuns
 from penstock.errors import PenstockError
 from penstock.estimate.service_rate import ServiceRate
 
 
-def batches(stage: str, starts_s: list[float], rows: int) -> list[StageBatch]:
-    return [StageBatch(stage, start_s, 1.0, rows, 5.0, 0.5, None) for start_s in starts_s]
+def batches(stage: str, ends_s: list[float], rows: int) -> list[StageBatch]:
+    return [StageBatch(stage, end_s - 1.0, 1.0, rows, 5.0, 0.5, None) for end_s in ends_s]
+
+
+def run(done: list[StageBatch], rows: int) -> GraphRun:
+    return GraphRun(done, StageWindow(10.0, 20.0, {"fast": rows}), load_began_s=0.0)
 
 
 def figures(mode: str, number: int, rows_per_s: float) -> StageFigures:
-    return StageFigures(mode, number, "fast", 5.0, rows_per_s, 3, 1.0, 0.0)
+    return StageFigures(mode, number, "fast", 5.0, rows_per_s, 3, 1.0, 2.0, 0.5)
 
 
-def test_rate_is_from_beginning_to_beginning() -> None:
-    """The last batch gives its beginning only, so an unfinished one after it takes no time from anybody."""
-    found = stage_figures("aces", 1, "fast", 5.0, batches("fast", [0.0, 10.0, 12.0, 16.0], 120), 5.0)
-    assert found.rows_per_s == pytest.approx(240 / 6)
-    assert found.batches == 3
+def test_throughput_is_what_tasks_read_in_the_window() -> None:
+    """A batch that is not done counts with its part, and a batch from before the window does not count again."""
+    found = stage_figures("aces", 1, "fast", 5.0, run(batches("fast", [9.0, 12.0, 16.0], 120), 400), 100.0)
+    assert found.rows_per_s == pytest.approx(40.0)
+    assert found.batches == 2
+    assert found.cores == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(("starts_s", "rate"), [([], 0.0), ([9.0], 120.0)])
-def test_few_batches(starts_s: list[float], rate: float) -> None:
-    """Without a batch the rate is zero; a single one counts with its own duration."""
-    assert stage_figures("plain", 1, "slow", 1.0, batches("slow", starts_s, 120), 5.0).rows_per_s == rate
+def test_ages_count_rows_before_the_window() -> None:
+    """The rows of a batch are as old as their place in the stream says."""
+    found = stage_figures("aces", 1, "fast", 5.0, run(batches("fast", [9.0, 12.0, 16.0], 120), 400), 100.0)
+    assert found.age_mean_s == pytest.approx(((12.0 - 1.8) + (16.0 - 3.0)) / 2)
+
+
+def test_a_window_without_a_finished_batch_has_no_age() -> None:
+    """A batch longer than the window tells no length and no age, and its rows count all the same."""
+    found = stage_figures("plain", 1, "fast", 5.0, run(batches("fast", [9.0], 120), 400), 100.0)
+    assert (found.age_mean_s, found.batch_mean_s, found.batches) == (None, None, 0)
+    assert found.rows_per_s == pytest.approx(40.0)
 
 
 def test_cost_needs_a_batch() -> None:
     """A stage that finished nothing is told by name."""
     with pytest.raises(PenstockError, match="'slow'"):
-        service_rate("slow", batches("fast", [1.0], 10), batch_s=2.0)
+        service_rate("slow", batches("slow", [1.0], 10), batches("fast", [1.0], 10), batch_s=2.0)
+
+
+@pytest.mark.parametrize(("few_core_s", "idle"), [(0.5, 0.0), (0.05, 0.0), (2.0, 0.0)])
+def test_cost_without_a_fixed_part(few_core_s: float, idle: float) -> None:
+    """Small batches that are not dearer for each row, or dearer than large ones, give no fixed cost below zero."""
+    few = [StageBatch("fast", 0.0, 1.0, 100, 0.0, few_core_s, None)]
+    many = [StageBatch("fast", 0.0, 1.0, 200, 0.0, 1.0, None)]
+    rate = service_rate("fast", few, many, batch_s=2.0)
+    assert rate.rows_per_core_s == pytest.approx(200.0)
+    assert rate.idle_rows_per_s == pytest.approx(idle)
 
 
 def test_gain_is_of_medians_over_rounds() -> None:
@@ -79,3 +105,46 @@ def test_states_come_from_the_later_half() -> None:
     found = states_of("fast", done)
     assert (found.fast_s, found.slow_s) == pytest.approx((0.01, 0.04))
     assert found.slow_share == pytest.approx(0.8)
+
+
+class BacklogRuns:
+    """Queries with so many seconds for a batch and a row on a backlog, all of them in turn on two cores."""
+
+    batch_s = 3.0
+    graph = shape_named("fanout")
+    cores = 2.0
+    fixed_core_s, row_core_s = 0.1, {"parse": 1e-4, "fast": 1e-4, "medium": 3e-4, "slow": 5e-4}
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+
+    def on_backlog(self, name: str, backlog_rows: int, limit_rows: int, settle_s: float, seconds: float) -> GraphRun:
+        """As many batches as cores and triggers let them have."""
+        assert backlog_rows > limit_rows
+        assert settle_s >= 0
+        self.limits.append(limit_rows)
+        # What runs first is not compiled yet.
+        slower = 3.0 if name == "warm" else 1.0
+        costs = {stage: slower * (self.fixed_core_s + limit_rows * row_s) for stage, row_s in self.row_core_s.items()}
+        period_s = max(self.batch_s, sum(costs.values()) / self.cores)
+        done = [
+            StageBatch(stage, number * period_s, 1.0, limit_rows, 5.0, core_s, None)
+            for number in range(6)
+            for stage, core_s in costs.items()
+        ]
+        rows = dict.fromkeys(self.row_core_s, round(limit_rows * seconds / period_s))
+        return GraphRun(done, StageWindow(0.0, seconds, rows), load_began_s=0.0)
+
+
+def test_capacity_is_what_cores_bound() -> None:
+    """Limits grow until they do no more rows a second; costs come out as they are, whatever the warm-up said."""
+    runs = BacklogRuns()
+    said: list[str] = []
+    found = calibrate(cast("GraphRuns", runs), said.append)
+    assert found.capacity_rows_per_s == pytest.approx(runs.cores / sum(runs.row_core_s.values()), rel=0.1)
+    assert runs.limits[1] > runs.limits[0] / 2
+    assert runs.limits[-1] < runs.limits[-2]
+    for stage, row_s in runs.row_core_s.items():
+        assert 1.0 / found.rates[stage].rows_per_core_s == pytest.approx(row_s, rel=1e-6)
+        assert found.rates[stage].idle_rows_per_s * row_s * runs.batch_s == pytest.approx(runs.fixed_core_s, rel=1e-6)
+    assert said[0].startswith("warm-up")

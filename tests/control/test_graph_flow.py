@@ -119,13 +119,24 @@ def test_costs_are_learned() -> None:
 
 
 def test_fixed_cost_is_not_taken_for_the_cost_of_rows() -> None:
-    """Of a batch's core seconds the fixed part is left out, and stays what it was in cores."""
+    """Batches of few rows, most of whose cost is fixed, do not make rows seem dear."""
     elements = tuple(replace(element, idle_rows_per_s=50.0) for element in GRAPH.elements)
     governor = GraphGovernor(ElementGraph(GRAPH.engines, GRAPH.streams, elements), batch_s=1.0, period_s=5.0, now_s=0.0)
-    fixed_s = 50.0 / ROWS_PER_CORE_S["medium"]
+    core_s = 50.0 / ROWS_PER_CORE_S["medium"] + 3 / ROWS_PER_CORE_S["medium"]
     for number in range(40):
-        governor.on_batch(BatchDone("medium", float(number), 0.0, 1.0), BatchCost(rows=300, core_s=1.5 + fixed_s))
-    assert governor.rows_per_core_s["medium"] == pytest.approx(200.0, rel=0.01)
+        governor.on_batch(BatchDone("medium", float(number), 0.0, 1.0), BatchCost(rows=3, core_s=core_s))
+    assert governor.rows_per_core_s["medium"] == pytest.approx(ROWS_PER_CORE_S["medium"], rel=0.01)
+
+
+def test_idle_cores_that_nobody_waits_for_raise_nothing() -> None:
+    """Where no row waits, targets do not grow with idle cores: they would overload them when rows come."""
+    crowded = ElementGraph(GRAPH.engines, (InputStream("clicks", 4000.0),), GRAPH.elements)
+    governor = GraphGovernor(crowded, batch_s=1.0, period_s=2.0, now_s=0.0)
+    for number in range(40):
+        for name, rate in ROWS_PER_CORE_S.items():
+            governor.on_batch(BatchDone(name, number + 1.0, 0.0, 1.0), BatchCost(rows=10, core_s=10 / rate))
+    targets = governor.targets_rows_per_s
+    assert sum(rate / ROWS_PER_CORE_S[name] for name, rate in targets.items()) <= 2.05
 
 
 def test_long_batches_grow_the_limit_but_not_without_end() -> None:

@@ -16,9 +16,17 @@ if TYPE_CHECKING:
 
 @contextmanager
 def local_session(
-    name: str, *, cores: int = 2, memory: str = "2g", log: Path | None = None, jars: Sequence[str] = ()
+    name: str,
+    *,
+    cores: int = 2,
+    memory: str = "2g",
+    log: Path | None = None,
+    jars: Sequence[str] = (),
+    heartbeat_s: int = 10,
 ) -> Iterator[SparkSession]:
     """A quiet session on this machine, on loopback only, ended with everything in it.
+
+    Running tasks tell how far they are with each heartbeat.
 
     What the JVM and its workers write goes to ``log``: a query that is stopped in the middle of a batch leaves
     complaints of workers whose pipe broke, which mean nothing to whoever watches a demonstration.
@@ -39,6 +47,7 @@ def local_session(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.session.timeZone": "UTC",
+        "spark.executor.heartbeatInterval": f"{heartbeat_s}s",
         "spark.sql.streaming.numRecentProgressUpdates": "10000",
     }
     builder = SparkSession.builder.master(f"local[{cores}]").appName(name)

@@ -16,13 +16,13 @@ from penstock.spark.listener import Listener
 from penstock.spark.sources import LiveSource, build_limit, describe_sources
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent
     from pyspark.sql.streaming.query import StreamingQuery
 
 _TICK_S = 0.2
+# Spark may tell that a batch is done before it has counted its job's tasks, by a moment.
+_COST_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,24 @@ class StageBatch:
     lag_rows: float
     core_s: float
     limit_rows: int | None
+
+    @property
+    def ended_s(self) -> float:
+        """When it was done."""
+        return self.started_s + self.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class StageWindow:
+    """Rows that each stage processed between two moments, those of batches that were not done yet included."""
+
+    from_s: float
+    until_s: float
+    rows: dict[str, int]
+
+    def rows_per_s(self, stage: str) -> float:
+        """Throughput of a stage."""
+        return self.rows[stage] / (self.until_s - self.from_s)
 
 
 @dataclass(slots=True)
@@ -78,22 +96,36 @@ class StageRun:
     def on_terminated(self, event: QueryTerminatedEvent) -> None:
         """Nothing to do: a failure is found by :meth:`run`."""
 
-    def run(self, seconds: float, watch: Callable[[Sequence[StageBatch]], None] = lambda _: None) -> list[StageBatch]:
-        """Let the queries run and answer every batch with a limit; gives all batches that had rows."""
-        until_s = time.monotonic() + seconds
+    def run(self, settle_s: float, seconds: float) -> StageWindow:
+        """Let the queries run and answer every batch with a limit; counts the rows after so many seconds to settle.
+
+        A batch counts with what its tasks have read by then, not when it is done: batches of plain Spark under overload
+        last longer than any window.
+        """
         try:
-            while time.monotonic() < until_s:
-                time.sleep(_TICK_S)
-                while not self._reports.empty():
-                    self._on_report(parse_progress(self._reports.get()))
-                for running in self._running.values():
-                    failure = running.query.exception()
-                    if failure is not None:
-                        raise failure
-                watch(self.batches)
-            return self.batches
+            self._answer_until(time.time() + settle_s)
+            from_s, before = time.time(), self._rows_read()
+            self._answer_until(from_s + seconds)
+            until_s, after = time.time(), self._rows_read()
+            return StageWindow(from_s, until_s, {stage: after[stage] - before[stage] for stage in after})
         finally:
             self.stop()
+
+    def _answer_until(self, until_s: float) -> None:
+        while time.time() < until_s:
+            time.sleep(_TICK_S)
+            for _ in range(self._reports.qsize()):
+                self._on_report(self._reports.get())
+            for running in self._running.values():
+                failure = running.query.exception()
+                if failure is not None:
+                    raise failure
+
+    def _rows_read(self) -> dict[str, int]:
+        return {
+            stage: internals.rows_read(self._spark, str(running.query.runId))
+            for stage, running in self._running.items()
+        }
 
     def stop(self) -> None:
         """Stop all queries, those that read others first."""
@@ -101,15 +133,19 @@ class StageRun:
             running.query.stop()
         self._spark.streams.removeListener(self._listener)
 
-    def _on_report(self, progress: dict[str, Any]) -> None:
+    def _on_report(self, text: str) -> None:
+        progress = parse_progress(text)
         stage = str(progress.get("name") or "").removeprefix(f"{self._topics.run}-")
         running = self._running.get(stage)
         rows = int(progress["numInputRows"])
         if running is None or not rows:
             return
-        core_s, running.last_job = internals.core_seconds(self._spark, str(running.query.runId), running.last_job)
         started_s = parse_timestamp_s(progress["timestamp"])
         duration_s = progress["durationMs"]["triggerExecution"] / 1000.0
+        core_s, running.last_job = internals.core_seconds(self._spark, str(running.query.runId), running.last_job)
+        if core_s == 0.0 and time.time() < started_s + duration_s + _COST_WITHIN_S:
+            self._reports.put(text)
+            return
         period_s = duration_s if running.started_s is None else max(duration_s, started_s - running.started_s)
         running.started_s = started_s
         lag_rows = waiting_rows(progress)

@@ -225,23 +225,25 @@ def elastic(
 @app.command()
 def fanout(
     shape: Annotated[str, typer.Option(help="Graph of queries: 'fanout' or 'chain'.")] = "fanout",
-    load: Annotated[float, typer.Option(min=0.5, max=20, help="Load in multiples of what all queries can do.")] = 6.0,
-    seconds: Annotated[float, typer.Option(min=5, max=3600, help="Seconds that count, of each run.")] = 15.0,
-    settle: Annotated[float, typer.Option(min=0, max=600, help="Seconds before that, which do not count.")] = 8.0,
+    load: Annotated[float, typer.Option(min=0.5, max=20, help="Load in multiples of what all queries can do.")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=5, max=3600, help="Seconds that count, of each run.")] = 30.0,
+    settle: Annotated[float, typer.Option(min=0, max=600, help="Seconds before that, which do not count.")] = 15.0,
     rounds: Annotated[int, typer.Option(min=1, max=99, help="How often each mode has its turn.")] = 2,
     batch: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds between two batches of a query.")] = 3.0,
     as_json: AsJson = False,
 ) -> None:
     """Run queries joined by Kafka topics under more load than fits: ACES, plain Spark and a min-flow chain in turn.
 
-    Weighted throughput is what counts: rows that each result puts out in a second, times what a row of it is worth.
+    Weighted throughput is what counts: rows of each result in a second, times what a row of it is worth. Batches that
+    are not done count with what they have read. Ages say how old rows are when their batch is done.
 
     For example:
       penstock bench fanout --rounds 3
       penstock bench fanout --shape chain --load 2 --json
     """
     from penstock.apps.stages import shape_named  # noqa: PLC0415 - imports Spark
-    from penstock.bench.fanout import ACES, MODES, bench_fanout  # noqa: PLC0415 - as above
+    from penstock.bench.fanout import bench_fanout  # noqa: PLC0415 - as above
+    from penstock.bench.fanout_figures import ACES, MODES  # noqa: PLC0415 - as above
 
     result = bench_fanout(
         shape_named(shape),
@@ -256,7 +258,7 @@ def fanout(
         print_json(result.to_dict())
         return
     figures = [each.to_dict() for each in result.figures]
-    print_table(list(figures[0]), [[str(value) for value in row.values()] for row in figures])
+    print_table(list(figures[0]), [["-" if value is None else str(value) for value in row.values()] for row in figures])
     typer.echo()
     for mode in MODES:
         values = ", ".join(f"{value:,.0f}" for value in result.weighted_rows_per_s(mode))

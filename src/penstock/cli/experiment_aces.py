@@ -40,7 +40,7 @@ def aces(
     slow_share: Annotated[
         float, typer.Option(min=0, max=1, help="Part of its CPU time that an element is slow.")
     ] = 0.5,
-    duration: Annotated[float, typer.Option(min=1, max=3600, help="Virtual seconds, a third of it warm-up.")] = 30.0,
+    duration: Annotated[float, typer.Option(min=1, max=3600, help="Virtual seconds, a third of it warm-up.")] = 90.0,
     every_policy: Annotated[
         bool, typer.Option("--every-policy", help="Flink-like backpressure and a static limit as in Spark, too.")
     ] = False,

@@ -6,17 +6,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.control.graph_flow import BatchDone, FlowPolicy, GraphFlow
+from penstock.control.min_flow import min_flow_rates
 from penstock.control.planner import AllocationPlanner
+from penstock.estimate.batch_cost import BatchCostTracker
 from penstock.model.graph import ElementGraph
 
 if TYPE_CHECKING:
     from penstock.control.planner import Plan
+    from penstock.model.graph import Element, InputStream
 
-# How fast the idea of a query's cost and of a stream's rate follows the last batch.
+# How fast the idea of a stream's rate and of busy cores follows the last batch.
 _GAIN = 0.3
-# How much more or fewer cores are planned with from one period to the next, and at most.
-_LARGEST_STEP = 1.3
-_LARGEST_SCALE = 4.0
+# How much more cores are planned with from one period to the next, and how many more or fewer in all. Costs that were
+# measured too dear leave cores idle until they are learned: a scale that grows as fast would then overload them.
+_LARGEST_STEP = 1.05
+_RECOVERY_STEP = 1.2
+_LARGEST_SCALE = 1.25
+_SMALLEST_SCALE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +36,11 @@ class BatchCost:
 class GraphGovernor:
     """Learns what rows cost and how many come, plans targets periodically, and limits what each query reads.
 
-    ``a`` of ``h(c) = a c - b`` follows what rows cost beyond the fixed cost of a batch, ``b / a`` cores for its length.
-    That fixed cost stays as it was given: batches of a governed query are all about as large, which does not tell it
-    from the cost of rows. Without it, small batches would seem dear, be allowed few rows, and stay small.
+    What a batch costs follows :class:`~penstock.estimate.batch_cost.BatchCostTracker`, so that targets times costs are
+    the cores that are really busy at the batch sizes in use. Targets too small leave cores idle and are raised, which
+    makes batches larger and rows cheaper: that way leads up, never down, to small batches of dear rows.
+
+    With :attr:`FlowPolicy.MIN` targets are those of :func:`~penstock.control.min_flow.min_flow_rates`.
 
     Examples
     --------
@@ -60,19 +68,23 @@ class GraphGovernor:
     ) -> None:
         self._graph = graph
         self._batch_s = batch_s
+        self._policy = policy
+        self._costs = {
+            element.name: BatchCostTracker(
+                fixed_core_s=batch_s * element.idle_rows_per_s / element.rows_per_core_s,
+                row_core_s=1.0 / element.rows_per_core_s,
+            )
+            for element in graph.elements
+        }
         self._planner = AllocationPlanner(period_s=period_s)
         self.plan: Plan = self._planner.plan(graph, now_s=now_s)
+        self.targets_rows_per_s = self._targets(graph)
         self._flow = GraphFlow(graph, self.targets_rows_per_s, batch_s=batch_s, policy=policy)
         self._lags: dict[str, float] = {}
         self._used_cores: dict[str, float] = {}
         self._scale = 1.0
         self._period_s = period_s
         self._scaled_s = now_s
-
-    @property
-    def targets_rows_per_s(self) -> dict[str, float]:
-        """What each query is to take in, on average."""
-        return dict(self.plan.allocation.input_rows_per_s)
 
     @property
     def rows_per_core_s(self) -> dict[str, float]:
@@ -91,8 +103,14 @@ class GraphGovernor:
         plan = self._planner.plan(self._scaled(), now_s=batch.time_s)
         if plan.cause is not None:
             self.plan = plan
+            self.targets_rows_per_s = self._targets(self._scaled())
             self._flow.retarget(self.targets_rows_per_s)
         return self._flow.on_batch(batch)
+
+    def _targets(self, graph: ElementGraph) -> dict[str, float]:
+        if self._policy is FlowPolicy.MIN:
+            return min_flow_rates(graph)
+        return dict(self.plan.allocation.input_rows_per_s)
 
     def _scaled(self) -> ElementGraph:
         engines = tuple(replace(engine, cores=engine.cores * self._scale) for engine in self._graph.engines)
@@ -101,42 +119,49 @@ class GraphGovernor:
     def _scale_cores(self, now_s: float) -> None:
         """Plan with more or fewer cores than there are, until those that batches really keep busy are all of them.
 
-        What rows cost is learned from batches of the size that targets allow. Where that makes them seem too dear, all
-        targets are too small and cores idle, and no single batch tells: only the sum of busy cores does.
+        A query that finds fewer rows than it may read leaves cores idle that others could use, and batches that get in
+        each other's way keep more of them busy than was planned: only the sum of busy cores tells.
         """
         self._scaled_s = now_s
         used = sum(self._used_cores.values())
         if len(self._used_cores) < len(self._graph.elements) or used <= 0:
             return
         there = sum(engine.cores for engine in self._graph.engines)
-        step = min(_LARGEST_STEP, max(1.0 / _LARGEST_STEP, there / used))
-        self._scale = min(_LARGEST_SCALE, max(1.0 / _LARGEST_SCALE, self._scale * step))
+        # Squared: cores that are all busy look little overloaded, however much waits for them.
+        step = min(_LARGEST_STEP if self._scale >= 1.0 else _RECOVERY_STEP, (there / used) ** 2)
+        if step > 1.0 and not any(self._lags.values()):
+            # Nobody waits for cores; a scale that grew meanwhile would overload them when somebody does.
+            step = 1.0
+        self._scale = min(_LARGEST_SCALE, max(_SMALLEST_SCALE, self._scale * step))
 
     def _learn(self, batch: BatchDone, cost: BatchCost) -> None:
-        graph, place = self._graph, self._graph.element_index[batch.element]
-        element, streams = graph.elements[place], graph.streams
         before = self._lags.get(batch.element)
         self._lags[batch.element] = batch.lag_rows
         if cost.core_s is not None:
-            used = cost.core_s / batch.period_s
+            used = cost.core_s / max(batch.period_s, self._batch_s)
             known = self._used_cores.get(batch.element, used)
             self._used_cores[batch.element] = known + _GAIN * (used - known)
-        if cost.core_s and cost.rows:
-            # A batch of few rows, with all of its fixed cost, must not count as much as a full one.
-            gain = _GAIN * min(1.0, cost.rows / self._flow.first_limit(batch.element))
-            fixed_cores = element.idle_rows_per_s / element.rows_per_core_s
-            before_s = 1.0 / element.rows_per_core_s
-            # A batch that came cheaper than its fixed cost says little: no row counts less than a tenth of before.
-            seen_s = max(0.1 * before_s, (cost.core_s - fixed_cores * self._batch_s) / cost.rows)
-            rate = 1.0 / ((1.0 - gain) * before_s + gain * seen_s)
-            element = replace(element, rows_per_core_s=rate, idle_rows_per_s=fixed_cores * rate)
-        if before is not None and len(element.reads) == 1 and element.reads[0] in graph.stream_index:
-            arrived = max(0.0, (cost.rows + batch.lag_rows - before) / batch.period_s)
-            streams = tuple(
-                replace(each, rate_rows_per_s=each.rate_rows_per_s + _GAIN * (arrived - each.rate_rows_per_s))
-                if each.name == element.reads[0]
-                else each
-                for each in streams
+            self._costs[batch.element].on_batch(rows=cost.rows, core_s=cost.core_s)
+        self._graph = ElementGraph(self._graph.engines, self._streams(batch, cost, before), self._elements())
+
+    def _elements(self) -> tuple[Element, ...]:
+        return tuple(
+            replace(
+                element,
+                rows_per_core_s=1.0 / (costs.factor * costs.row_core_s),
+                idle_rows_per_s=costs.fixed_core_s / (costs.row_core_s * self._batch_s),
             )
-        elements = (*graph.elements[:place], element, *graph.elements[place + 1 :])
-        self._graph = ElementGraph(graph.engines, streams, elements)
+            for element, costs in ((element, self._costs[element.name]) for element in self._graph.elements)
+        )
+
+    def _streams(self, batch: BatchDone, cost: BatchCost, lag_before: float | None) -> tuple[InputStream, ...]:
+        reads = self._graph.elements[self._graph.element_index[batch.element]].reads
+        if lag_before is None or len(reads) != 1:
+            return self._graph.streams
+        arrived = max(0.0, (cost.rows + batch.lag_rows - lag_before) / batch.period_s)
+        return tuple(
+            replace(each, rate_rows_per_s=each.rate_rows_per_s + _GAIN * (arrived - each.rate_rows_per_s))
+            if each.name == reads[0]
+            else each
+            for each in self._graph.streams
+        )

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 POLICIES = (Policy.ACES, Policy.UDP, Policy.LOCK_STEP)
 # Topics hold whatever comes; this many rows are more than any run brings.
 TOPIC_ROWS = 16_384
+# The most that the rows of a full buffer count for against tokens, in CPU seconds.
+FULL_BUFFER_S = 10.0
 
 
 class StateClock(StrEnum):
@@ -69,7 +71,8 @@ class AcesExperiment:
     delay_s, loss_share
         Reports to feeders: how late they are and how many are lost.
     duration_s, warm_up_s
-        Virtual time that is simulated, and the part at its beginning that is not counted.
+        Virtual time that is simulated, and the part at its beginning that is not counted: with buffers of 200 rows
+        a graph takes half a minute to fill.
     """
 
     shape: TopologyShape = field(default_factory=TopologyShape)
@@ -89,8 +92,8 @@ class AcesExperiment:
     effort: float = 4.0
     delay_s: float = 0.002
     loss_share: float = 0.0
-    duration_s: float = 30.0
-    warm_up_s: float = 10.0
+    duration_s: float = 90.0
+    warm_up_s: float = 30.0
 
     def __post_init__(self) -> None:
         if self.buffer_rows < 1:
@@ -186,7 +189,8 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
         buffer_rows=TOPIC_ROWS if policy is Policy.STATIC_LIMIT else experiment.buffer_rows,
         target_rows=_target_rows(experiment),
         low_rows=max(1.0, experiment.low_share * experiment.buffer_rows),
-        row_s=experiment.row_s,
+        # Over a large buffer rows would outweigh all tokens, and with them the targets.
+        row_s=min(experiment.row_s, FULL_BUFFER_S / experiment.buffer_rows),
         reader_weight=experiment.reader_weight,
         share_gain=experiment.share_gain,
         debt_rows=experiment.debt_rows,

@@ -442,6 +442,17 @@ def core_seconds(spark: SparkSession, group: str, after_job: int) -> tuple[float
     return total_s, last
 
 
+def rows_read(spark: SparkSession, group: str) -> int:
+    """Rows that all jobs of a group have read so far, those of running tasks as of their last heartbeat."""
+    context = spark.sparkContext
+    store = context._jsc.sc().statusStore()  # noqa: SLF001 - what this module is for
+    total = 0
+    for job_id in context.statusTracker().getJobIdsForGroup(group):
+        stages = store.job(job_id).stageIds()
+        total += sum(store.lastStageAttempt(stages.apply(index)).inputRecords() for index in range(stages.size()))
+    return total
+
+
 def engine_cores(spark: SparkSession) -> int:
     """Cores over all executors that are given work; at least one."""
     totals = executor_totals(spark)
