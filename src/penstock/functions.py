@@ -10,17 +10,17 @@ A count is the sum of ones; an average is the ratio of a sum and a count, whose 
 :math:`x_i - \bar x` over the squared count (linearisation). Where nothing was dropped all weights are one, and the
 interval is the value itself.
 
-Few rows of large weight, such as late ones that were nearly all dropped, make an estimate skewed: mostly a little too
-small, with a variance that is too small as well, because the row that would have shown it was dropped. So an interval
-allows for one more row like the most telling of those that were kept. For a count it is that of a gamma distribution
-with the mean and variance of the estimate (Fay and Feuer), upwards with that row added, its quantiles by the
-approximation of Wilson and Hilferty:
+Few rows of large weight, such as late ones that were nearly all dropped, make a count skewed: mostly a little too
+small, with a variance that is too small as well, because the row that would have shown it was dropped. So its interval
+is that of a gamma distribution with the mean and variance of the estimate (Fay and Feuer), upwards with two more rows
+like those that make up the estimate added, its quantiles by the approximation of Wilson and Hilferty:
 
 .. math:: q_\pm(t, V) = t \Big(1 - \frac{1}{9 m} \pm \frac{1.96}{3 \sqrt m}\Big)^3, \quad m = t^2 / V, \qquad
-          \big[\,q_-(\hat t, \hat V),\; q_+(\hat t + w, \hat V + w (w - 1))\,\big], \quad w = \max w_i
+          \big[\,q_-(\hat t, \hat V),\; q_+(\hat t + w, \hat V + w (w - 1))\,\big], \quad
+          w = 2\,\sum w_i^2 / \sum w_i
 
-For sums and averages, whose values may be negative, it is the estimate plus and minus
-:math:`1.96 \sqrt{\hat V + \max w_i (w_i - 1)\, x_i^2}`.
+which needs no more than the two sums. Intervals of sums and averages, whose values may be negative, are the estimate
+plus and minus 1.96 standard errors.
 
 Each function gives four columns, to be unpacked into ``agg``::
 
@@ -48,24 +48,23 @@ if TYPE_CHECKING:
 __all__ = ["avg", "count", "sum"]
 
 _NORMAL_95 = 1.959963984540054
+_ROWS_MISSED = 2.0
 
 
 def count(weight: str = "weight", *, name: str = "count") -> list[Column]:
     """Number of rows, dropped ones included."""
     w = F.col(weight)
-    rows, variance, largest = F.sum(w), F.sum(w * (w - 1.0)), F.max(w)
+    rows, variance = F.sum(w), F.sum(w * (w - 1.0))
+    missed = _ROWS_MISSED * (variance / rows + 1.0)
     low = _gamma_quantile(rows, variance, -_NORMAL_95)
-    high = _gamma_quantile(rows + largest, variance + largest * (largest - 1.0), _NORMAL_95)
+    high = _gamma_quantile(rows + missed, variance + missed * (missed - 1.0), _NORMAL_95)
     return _columns(name, rows, variance, low, high)
 
 
 def sum(column: str, weight: str = "weight", *, name: str | None = None) -> list[Column]:  # noqa: A001 - Spark's word
     """Sum of a column over all rows, dropped ones included; nulls are left out."""
     x, w = F.col(column).cast("double"), F.col(weight)
-    influence = w * (w - 1.0) * x * x
-    total, variance = F.sum(w * x), F.sum(influence)
-    half = _NORMAL_95 * F.sqrt(variance + F.max(influence))
-    return _columns(name or f"sum_{column}", total, variance, total - half, total + half)
+    return _with_normal_interval(name or f"sum_{column}", F.sum(w * x), F.sum(w * (w - 1.0) * x * x))
 
 
 def avg(column: str, weight: str = "weight", *, name: str | None = None) -> list[Column]:
@@ -76,17 +75,18 @@ def avg(column: str, weight: str = "weight", *, name: str | None = None) -> list
     mean = total / rows
     spread = w * (w - 1.0)
     squares = F.sum(spread * x * x) - 2.0 * mean * F.sum(spread * x) + mean * mean * F.sum(spread)
-    # The mean is not known before the last row: what the most telling row tells is bounded by the two ends of x.
-    farthest = F.greatest(F.abs(F.max(x) - mean), F.abs(F.min(x) - mean))
-    variance = F.greatest(squares, F.lit(0.0)) / (rows * rows)
-    half = _NORMAL_95 * F.sqrt(variance + F.max(spread) * farthest * farthest / (rows * rows))
-    return _columns(name or f"avg_{column}", mean, variance, mean - half, mean + half)
+    return _with_normal_interval(name or f"avg_{column}", mean, F.greatest(squares, F.lit(0.0)) / (rows * rows))
 
 
 def _gamma_quantile(mean: Column, variance: Column, normal: float) -> Column:
     deviation = F.sqrt(variance) / mean
     root = 1.0 - deviation * deviation / 9.0 + normal / 3.0 * deviation
     return mean * F.pow(F.greatest(root, F.lit(0.0)), F.lit(3.0))
+
+
+def _with_normal_interval(name: str, estimate: Column, variance: Column) -> list[Column]:
+    half = _NORMAL_95 * F.sqrt(F.greatest(variance, F.lit(0.0)))
+    return _columns(name, estimate, variance, estimate - half, estimate + half)
 
 
 def _columns(name: str, estimate: Column, variance: Column, low: Column, high: Column) -> list[Column]:

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 TOPIC, QUERY = "rows", "waiting"
 _WORKERS = 2
 _ROW_S = 0.005
-_TRIGGER_S = 4.0
-_LEAST_RATE, _MOST_RATE = 40.0, 75.0
+_TRIGGER_S = 2.0
+_LEAST_RATE, _MOST_RATE = 50.0, 130.0
 """Rows per second that one executor does easily, and those of each executor at the peak."""
 _WIDTH_SHARE = 0.16
 """Deviation of the bell, of the whole time. Corners would be what no forecast foresees, and none that is learned on."""
@@ -80,7 +80,7 @@ class ElasticSetting:
     """
 
     policy: str = "proactive"
-    goal_s: float = 20.0
+    goal_s: float = 30.0
     most: int = 4
     seconds: float = 240.0
     interval_s: float = 5.0

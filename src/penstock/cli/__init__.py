@@ -119,7 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end(*_: object) -> None:
-    # Without this a command that is told to end, by 'timeout' for one, leaves its brokers and clusters running.
+    # Without this a command that is told to end, by 'timeout' for one, leaves its brokers and clusters running. Being
+    # told twice must not cut that short.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(EXIT_TERMINATED)
 
 

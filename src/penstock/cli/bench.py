@@ -193,7 +193,7 @@ def kafka(
 @app.command()
 def elastic(
     policy: Annotated[str, typer.Option(help="Policy that decides, as in 'penstock replay'.")] = "proactive",
-    goal: Annotated[float, typer.Option(min=1, max=600, help="Latency goal in seconds.")] = 20.0,
+    goal: Annotated[float, typer.Option(min=1, max=600, help="Latency goal in seconds.")] = 30.0,
     most: Annotated[int, typer.Option(min=2, max=16, help="Executors at most; the load needs as many.")] = 4,
     seconds: Annotated[float, typer.Option(min=60, max=3600, help="Seconds of load, up and down again.")] = 240.0,
     store: Annotated[Path | None, typer.Option(help="Keep the action log in this file, for 'penstock log'.")] = None,
