@@ -74,11 +74,11 @@ class SheddingSettings:
         unit="batches", low=0.5, high=1000,
     )  # fmt: skip
     headroom: float = _option(
-        0.02, "Share of the capacity that is left free when a fraction to keep is chosen.",
+        0.0, "Share of the capacity that is left free when a fraction to keep is chosen.",
         unit="ratio", low=0, high=0.5,
     )  # fmt: skip
     dead_band: float = _option(
-        0.02, "A fraction to keep that differs from the one in force by less than this share is not set.",
+        0.01, "A fraction to keep that differs from the one in force by less than this share is not set.",
         unit="ratio", low=0, high=0.5,
     )  # fmt: skip
     smallest_keep: float = _option(
