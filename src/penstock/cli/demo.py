@@ -18,7 +18,12 @@ if TYPE_CHECKING:
     from penstock.apps.overload import Tick
 
 _SAY_EVERY_S = 5.0
-_TITLES = {"capacity": "measuring the capacity", "plain": "plain Spark", "governed": "governed by Penstock"}
+_TITLES = {
+    "capacity": "measuring the capacity",
+    "plain": "plain Spark",
+    "warm-up": "warming up the guarded pipeline",
+    "governed": "governed by Penstock",
+}
 
 
 def command(
