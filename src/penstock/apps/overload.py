@@ -36,7 +36,7 @@ _CAPACITY_FIRST_ROWS = 150_000
 CALM_S, CALM_LOAD, CALM_BACKLOG_S = 22.0, 0.4, 2.0
 PLAIN_CALM_S, WARM_UP_S = 10.0, 12.0
 """The plain pipeline is warm from the measuring of its capacity; the guarded one is other code, and has yet to be."""
-PLAIN, GOVERNED, WARM_UP = "plain", "governed", "warm-up"
+PLAIN, GOVERNED, WARM_UP = "plain", "governed", "warm_up"
 
 
 @dataclass(frozen=True, slots=True)

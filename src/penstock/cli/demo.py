@@ -21,7 +21,7 @@ _SAY_EVERY_S = 5.0
 _TITLES = {
     "capacity": "measuring the capacity",
     "plain": "plain Spark",
-    "warm-up": "warming up the guarded pipeline",
+    "warm_up": "warming up the guarded pipeline",
     "governed": "governed by Penstock",
 }
 
