@@ -318,7 +318,7 @@ def test_a_controller_that_breaks_lets_the_query_go(spark: SparkSession, attach:
     controller = pen.watched("faulty").controller
     assert controller is not None
 
-    def broken(_: object) -> list[Action]:
+    def broken(_: object, **__: float) -> list[Action]:
         raise ZeroDivisionError("a fault\nin two lines")
 
     controller.on_batch = broken  # type: ignore[method-assign]
