@@ -80,7 +80,8 @@ def test_cores_are_used_and_not_promised_twice() -> None:
     queries = Queries(FlowPolicy.MAX)
     queries.run(30)
     targets = queries.governor.targets_rows_per_s
-    assert sum(rate / ROWS_PER_CORE_S[name] for name, rate in targets.items()) == pytest.approx(2.0, rel=0.1)
+    promised = sum(rate / ROWS_PER_CORE_S[name] for name, rate in targets.items())
+    assert 1.8 <= promised <= 2.0 + 1e-6
 
 
 @pytest.mark.parametrize("error", [0.4, 2.0])

@@ -121,3 +121,27 @@ def test_a_slow_drift_is_followed() -> None:
         rows = 10_000 + 500 * (step % 5)
         model.update(rows, rows, 0.3 + rows * 100e-6 * (1.0 + 0.33 * min(1.0, step / 8)))
     assert model.predict_s(10_000, 10_000) == pytest.approx(0.3 + 1.33, rel=0.05)
+
+
+def test_a_recalled_split_of_costs_is_not_forgotten_while_nothing_is_dropped() -> None:
+    """An earlier run learned that half of a row's cost is its reading; a batch that keeps everything tells nothing else."""
+    state = BatchTimeModel.recalled(overhead_s=0.2, read_cost_s=5e-6, work_cost_s=5e-6, doubt=0.25)
+    model = BatchTimeModel(0.97, state)
+    for _ in range(5):
+        model.update(100_000, 100_000, 1.2)
+    assert model.read_cost_s == pytest.approx(5e-6, rel=0.05)
+    assert model.work_cost_s == pytest.approx(5e-6, rel=0.05)
+
+
+def test_a_share_that_stays_small_does_not_make_rows_dear() -> None:
+    """Twenty batches at one share, of noisy length: what is kept does not come to look many times as dear as it is."""
+    model = BatchTimeModel(0.97)
+    noise = np.random.default_rng(3)
+    for rows in (1_000, 4_000, 16_000, 64_000, 128_000, 64_000):
+        model.update(rows, rows, 0.5 + rows * 10e-6)
+    for _ in range(40):
+        read = int(noise.integers(300_000, 1_000_000))
+        duration_s = (0.5 + read * 1e-6 + 0.05 * read * 9e-6) * float(np.exp(0.1 * noise.standard_normal()))
+        model.update(read, round(0.05 * read), duration_s)
+    assert 2e-6 < model.work_cost_s < 40e-6
+    assert model.predict_s(300_000, 60_000) == pytest.approx(0.5 + 0.3 + 0.54, rel=0.4)

@@ -304,9 +304,9 @@ class AdmissionController:
             overhead_s=self._batch_time.overhead_s,
             sure_rows=sure_rows,
             wanted_rows=fits_rows,
-            # Few rows that take long are likely the engine's own time: its code is still being compiled.
             has_backlog=(signal.lag_rows or 0.0) > signal.rows,
             falls_behind=(self.arrival_rows_per_s or 0.0) * signal.duration_s > signal.rows,
+            # Few rows that take long are likely the engine's own time: its code is still being compiled.
             warming_up=few and self._batch_time.batches < _WARM_UP_BATCHES and signal.duration_s <= goal_s,
         )
 

@@ -76,9 +76,10 @@ class Load:
 class ShareController:
     """Decides how much of its rows a query keeps (:func:`~penstock.control.keep.keep_fraction`).
 
-    Rows are dropped only for a capacity that was proven: some batches in a row must have been about as large as fits,
-    and have taken about as long as expected. Then the share moves by at most a factor of two at a time, as long as it
-    is not certain what the rows that are read and not kept will cost.
+    Rows are dropped for a capacity that was proven: some batches in a row must have been about as large as fits, and
+    have taken about as long as expected. Rows that will be late anyway need no proof, nor does a query that must give
+    way to others. The share moves by at most a factor of four at a time, as long as it is not certain what the rows
+    that are read and not kept will cost.
 
     A share is bound to the second batch after the decision: the one in between may be planned already, and a batch must
     never change its share once it could be running. A guard that keeps rows by their utility keeps some other share
@@ -217,7 +218,7 @@ class ShareController:
         """Share of the batches from the first free one on, and whether the goal can be met at all."""
         if signal.lag_rows is None:
             return []
-        if not self._is_settled(signal, load, model):
+        if not self._may_decide(signal, load, model):
             return self._give_way(signal)
         self._update(gives_way=False)
         waiting = self.waiting(signal, load, model)
@@ -236,14 +237,15 @@ class ShareController:
         )
         return [*self._keep(signal, decision, load, model), *self._feasibility(signal, decision, load)]
 
-    def _is_settled(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> bool:
+    def _may_decide(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> bool:
+        """Whether this query's own capacity is proven, or there is no time for that."""
         expected_s = model.predict_s(signal.rows, signal.work_rows)
         as_expected = abs(signal.duration_s / expected_s - 1.0) < _AS_EXPECTED
         as_large = signal.work_rows > _AS_LARGE * load.fits_rows or (signal.lag_rows or 0.0) < load.fits_rows
         settled = load.is_known and as_expected and as_large
         count = self._state.batches_settled + 1 if settled else 0
-        # Where batch times scatter widely nothing is ever proven; rows that wait for longer than the goal, batch after
-        # batch, are proof enough.
+        # Where batch times scatter widely nothing is ever proven, and where rows tell no arrival none is known to be
+        # late; rows that wait for longer than the goal, batch after batch, are proof enough.
         assert self._goal.latency_s is not None
         is_behind = (signal.lag_rows or 0.0) > load.arrivals_rows_per_s * self._goal.latency_s > 0
         behind = self._state.batches_behind + 1 if is_behind else 0

@@ -100,7 +100,8 @@ class BatchTimeModel:
         floors = (0.01, 0.02 * (read_cost_s + work_cost_s), 0.02 * (read_cost_s + work_cost_s))
         variance = tuple((doubt * max(value, floor)) ** 2 for value, floor in zip(theta, floors, strict=True))
         rls = RecursiveLeastSquares(prior=theta, prior_variance=variance)
-        return BatchTimeState(rls.snapshot(), _RECALLED_BATCHES)
+        # The split of read and work cost was learned then: it must not be assumed anew.
+        return BatchTimeState(rls.snapshot(), _RECALLED_BATCHES, has_dropped=True)
 
     @property
     def batches(self) -> int:
