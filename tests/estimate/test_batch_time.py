@@ -124,7 +124,7 @@ def test_a_slow_drift_is_followed() -> None:
 
 
 def test_a_recalled_split_of_costs_is_not_forgotten_while_nothing_is_dropped() -> None:
-    """An earlier run learned that half of a row's cost is its reading; a batch that keeps everything tells nothing else."""
+    """Half of a row is its reading, as an earlier run learned; batches that keep everything tell nothing else."""
     state = BatchTimeModel.recalled(overhead_s=0.2, read_cost_s=5e-6, work_cost_s=5e-6, doubt=0.25)
     model = BatchTimeModel(0.97, state)
     for _ in range(5):
