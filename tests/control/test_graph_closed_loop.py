@@ -64,7 +64,7 @@ OPTIMUM = allocate(graph()).weighted_rows_per_s
 WRONG = [(1.0, 1.0), (6.0, 1.0), (6.0, 6.0), (0.3, 1.0), (1.0, 4.0), (0.3, 0.0)]
 
 
-@pytest.mark.parametrize("late_every", [0, 5])
+@pytest.mark.parametrize("late_every", [0, 2, 5])
 @pytest.mark.parametrize(("dearer", "fixed_dearer"), WRONG)
 def test_aces_is_near_the_optimum_whatever_costs_it_began_with(
     dearer: float, fixed_dearer: float, late_every: int
