@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from penstock.model import (
     Goal,
     GuardSignal,
     LimitUnit,
+    PlannedBatch,
     QueryName,
     QuerySpec,
     SourceSignal,
@@ -28,7 +29,7 @@ QUERY = QueryName("plant")
 
 
 @dataclass(frozen=True)
-class PlannedBatch:
+class TakenBatch:
     """Rows that a batch has taken and not yet finished, as they arrived together, and the share kept of each."""
 
     started_s: float
@@ -61,7 +62,10 @@ class MicroBatchPlant:
     late_after_s: float | None = None
     """Age of a waiting row at which it is late; None where rows tell no arrival."""
     late_share: float = 1.0
+    is_seen: bool = False
+    """Whether a report of a batch tells of the next one, which was planned just before."""
     batch_id: int = 0
+    planned: TakenBatch | None = None
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
@@ -72,11 +76,12 @@ class MicroBatchPlant:
 
     def run_batch(self) -> BatchSignal:
         """Plan a batch under the limit and the share in force, process it, and report it."""
-        batch = self.plan()
+        batch = self.planned or self.plan()
+        self.planned = None
         noise = float(np.exp(self.noise * self.rng.standard_normal())) if self.noise else 1.0
         return self.finish(batch, (self.overhead_s + batch.work_s) * noise)
 
-    def plan(self) -> PlannedBatch:
+    def plan(self) -> TakenBatch:
         """Take rows under the limit and decide which of them stay."""
         rows = int(min(self.waiting_rows, self.limit_rows))
         if rows == 0:
@@ -90,9 +95,9 @@ class MicroBatchPlant:
         kept = round(sum(count * part for (_, count), part in zip(taken, shares, strict=True)))
         cost_s = self.cost_per_row_s(self.now_s)
         work_s = rows * self.read_share * cost_s + kept * (1 - self.read_share) * cost_s
-        return PlannedBatch(self.now_s, rows, kept, late, share, self.waiting_rows, work_s, taken, shares)
+        return TakenBatch(self.now_s, rows, kept, late, share, self.waiting_rows, work_s, taken, shares)
 
-    def finish(self, batch: PlannedBatch, duration_s: float) -> BatchSignal:
+    def finish(self, batch: TakenBatch, duration_s: float) -> BatchSignal:
         """Let time pass until a batch is done, and report it."""
         self._advance(duration_s)
         self.ages += [
@@ -108,6 +113,12 @@ class MicroBatchPlant:
         signal = BatchSignal(QUERY, self.batch_id, batch.started_s, duration_s, batch.rows, (source,), guard=guard)
         self.batch_id += 1
         return signal
+
+    def plan_next(self, signal: BatchSignal) -> BatchSignal:
+        """Plan the batch after a finished one, and tell of it in the report."""
+        batch = self.planned = self.plan()
+        source = SourceSignal(0, batch.rows, float(batch.rows), batch.lag_rows)
+        return replace(signal, planned=PlannedBatch(self.batch_id, batch.started_s, (source,)))
 
     def _advance(self, seconds: float) -> None:
         step_s = 0.01
@@ -172,6 +183,8 @@ def closed_loop_step(plant: MicroBatchPlant, logic: AdmissionController) -> tupl
         plant.limit_rows = plant.next_limit_rows = actions[0].value or 1.0
     signal = plant.run_batch()
     plant.limit_rows = plant.next_limit_rows
+    if plant.is_seen:
+        signal = plant.plan_next(signal)
     decided = logic.on_batch(signal)
     plant.keep = logic.keep
     limits = [action.value for action in decided if action.kind is ActionKind.READ_LIMIT and action.value]

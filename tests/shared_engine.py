@@ -9,7 +9,7 @@ from itertools import count
 from penstock.control.admission import AdmissionController
 from penstock.control.engine import EngineCoordinator
 from penstock.model import ActionKind, BatchSignal, Goal, QueryName
-from plants import MicroBatchPlant, PlannedBatch
+from plants import MicroBatchPlant, TakenBatch
 
 CORES = 2.0
 
@@ -39,7 +39,7 @@ def run_together(queries: list[GovernedQuery], seconds: float) -> EngineCoordina
     """
     engine = EngineCoordinator(CORES)
     order, free_s = count(), 0.0
-    events: list[tuple[float, int, GovernedQuery, PlannedBatch | None]] = []
+    events: list[tuple[float, int, GovernedQuery, TakenBatch | None]] = []
     for query in queries:
         query.plant.limit_rows = query.plant.next_limit_rows = query.logic.on_start()[0].value or 1.0
         heapq.heappush(events, (query.plant.now_s, next(order), query, None))
@@ -54,7 +54,7 @@ def run_together(queries: list[GovernedQuery], seconds: float) -> EngineCoordina
     return engine
 
 
-def _finish(query: GovernedQuery, batch: PlannedBatch, now_s: float, engine: EngineCoordinator) -> None:
+def _finish(query: GovernedQuery, batch: TakenBatch, now_s: float, engine: EngineCoordinator) -> None:
     plant, logic = query.plant, query.logic
     signal = plant.finish(batch, now_s - batch.started_s)
     query.signals.append(signal)

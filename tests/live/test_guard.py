@@ -17,11 +17,11 @@ from pyspark.sql import functions as fn
 
 import penstock.functions as pf
 from live.driver_guarded import FAILING_BATCH, KILLED_BATCH, SHARE
-from live.helpers import costly, load_rows, show, wait_for_batches, wait_until
+from live.helpers import batches_of, costly, load_rows, show, wait_for_batches, wait_until
 from penstock import Goal
 from penstock.errors import InvalidGuardError
 from penstock.spark import internals
-from penstock.spark.collector import guard_signal
+from penstock.spark.collector import guard_signal, parse_timestamp_s
 from penstock.spark.guard import KEEP_PROPERTY
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock import Penstock
-    from penstock.model import GuardSignal
+    from penstock.model import GuardSignal, PlannedBatch
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
@@ -98,6 +98,35 @@ def test_weights_are_one_over_p_and_estimates_hold_the_truth(
     for row in shed:
         # The average of a batch that lost nothing stands for the truth: all batches are drawn alike.
         assert abs(row.avg_value - whole.avg_value) < 4 * row.avg_value_error + 0.02 * abs(whole.avg_value)
+
+
+def test_what_a_batch_takes_and_leaves_is_known_while_it_runs(
+    stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """The look at the running batch says what its report says later: rows, lag, and when it was planned."""
+    pen = attach()
+    goal = Goal(latency="1 minute", minimum_accuracy=0.1)
+    guarded = pen.guard(load_rows(stopping, "constant:rate=20000,backlog=100000,seconds=600"))
+    query = pen.govern(costly(guarded, 20).writeStream.queryName("seen").format("noop"), goal).start()
+    wait_for_batches(query, 3)
+    seen: dict[int, PlannedBatch] = {}
+
+    def look() -> bool:
+        last = query.lastProgress
+        assert last is not None
+        planned = pen.watched("seen").planned_after(last.batchId)
+        if planned is not None:
+            seen[planned.batch_id] = planned
+        return len(seen) >= 3
+
+    wait_until(look, "three batches while they run")
+    wait_for_batch(query, max(seen))
+    query.stop()
+    told = {report.batchId: report for report in query.recentProgress}
+    lags = {batch.batch_id: batch.lag_rows for batch in batches_of(query)}
+    for batch_id, planned in seen.items():
+        assert (planned.rows, planned.lag_rows) == (told[batch_id].numInputRows, lags[batch_id])
+        assert planned.planned_s == pytest.approx(parse_timestamp_s(told[batch_id].timestamp), abs=0.01)
 
 
 def test_a_keyed_guard_keeps_the_same_keys_on_both_sides_of_a_join(

@@ -189,10 +189,12 @@ class AdmissionController:
             arrivals_rows_per_s=self.arrival_rows_per_s or 0.0,
             limit_rows=self._limits.rows_in_force(signal),
         )
-        self._update(budget_rows=self._next_budget(signal, load))
         actions += overhead_actions
         if self.arrival_rows_per_s is not None:
             actions += self._share.decide(signal, load, self._batch_time)
+        # Another share, other rows that fit: reading those that go takes its part of the batch.
+        load = replace(load, fits_rows=self._fitting_rows(signal))
+        self._update(budget_rows=self._next_budget(signal, load))
         actions += self._limit_sources(signal, load)
         return actions
 
@@ -259,9 +261,7 @@ class AdmissionController:
     def _rows_that_fit(self, signal: BatchSignal) -> tuple[float, list[Action]]:
         """Kept rows of a batch, and a word about an overhead that leaves no room for them within the goal."""
         assert self._target_s is not None
-        model = self._batch_time
-        work_s = max(self._batch_s - model.overhead_s, _SMALLEST_WORK_SHARE * self._batch_s)
-        fits_rows = max(1.0, work_s / model.cost_per_kept_row_s(self._share.largest_coming(signal.batch_id)))
+        model, fits_rows = self._batch_time, self._fitting_rows(signal)
         hopeless = self._batch_s > self._target_s and self._is_known(signal, fits_rows)
         actions = []
         if hopeless and not self._state.overhead_reported:
@@ -270,9 +270,14 @@ class AdmissionController:
         self._update(overhead_reported=hopeless)
         return fits_rows, actions
 
+    def _fitting_rows(self, signal: BatchSignal) -> float:
+        model = self._batch_time
+        work_s = max(self._batch_s - model.overhead_s, _SMALLEST_WORK_SHARE * self._batch_s)
+        return max(1.0, work_s / model.cost_per_kept_row_s(self._share.largest_coming(signal)))
+
     def _next_budget(self, signal: BatchSignal, load: Load) -> float:
         fits_rows = load.fits_rows
-        share = self._share.largest_coming(signal.batch_id)
+        share = self._share.largest_coming(signal)
         # Neither kept nor read rows may outgrow what was seen: a smaller share must not make for a giant read.
         seen_rows = min(self._state.largest_batch_rows, share * self._state.largest_read_rows)
         trusted = self._settings.growth_factor * seen_rows
@@ -291,11 +296,11 @@ class AdmissionController:
         few = signal.work_rows <= self._settings.first_batch_rows
         sure_rows = self._batch_time.surely_within(
             SAFE_SHARE_OF_GOAL * goal_s,
-            self._share.largest_coming(signal.batch_id),
+            self._share.largest_coming(signal),
             at_most_rows=self._settings.growth_factor * self._state.largest_batch_rows,
         )
         # If it was the reading that took the time, a smaller share does not make room for more of it.
-        comparable_rows = min(float(signal.work_rows), self._share.largest_coming(signal.batch_id) * signal.rows)
+        comparable_rows = min(float(signal.work_rows), self._share.largest_coming(signal) * signal.rows)
         return explored_rows(
             rows=max(1, round(comparable_rows)),
             duration_s=signal.duration_s,
@@ -316,7 +321,7 @@ class AdmissionController:
         Its duration must be sure. And where most of it would be overhead, so must the cost: with a cost that is nothing
         but noise the batches would stay small for ever.
         """
-        model, share = self._batch_time, self._share.largest_coming(signal.batch_id)
+        model, share = self._batch_time, self._share.largest_coming(signal)
         is_sure = model.batches >= _BATCHES_TO_KNOW and model.is_certain(fits_rows, share, within=_CERTAIN_WITHIN)
         return is_sure and (model.overhead_s < _OVERHEAD_SHARE * self._batch_s or model.is_cost_significant(share))
 
@@ -331,7 +336,7 @@ class AdmissionController:
     def _limit_sources(self, signal: BatchSignal, load: Load) -> list[Action]:
         budget_rows = self._state.budget_rows
         late_rows = self._share.late_rows_to_read(signal, load, self._batch_time)
-        read_rows = budget_rows / self._share.largest_coming(signal.batch_id) + late_rows
+        read_rows = budget_rows / self._share.largest_coming(signal) + late_rows
         if late_rows:
             read_rows = min(read_rows, self._settings.growth_factor * self._state.largest_read_rows)
         return self._limits.share_out(
@@ -339,7 +344,7 @@ class AdmissionController:
             read_rows,
             target_s=self._batch_s,
             reason=self._limit_reason(signal, budget_rows, load.fits_rows),
-            expected={"batch_duration_s": self._expected_s()} if self._batch_time.batches else {},
+            expected={"batch_duration_s": self._expected_s(signal)} if self._batch_time.batches else {},
         )
 
     def _limit_reason(self, signal: BatchSignal, budget_rows: float, fits_rows: float) -> str:
@@ -353,9 +358,9 @@ class AdmissionController:
             growth_factor=self._settings.growth_factor,
         )
 
-    def _expected_s(self) -> float:
+    def _expected_s(self, signal: BatchSignal) -> float:
         kept_rows = self._state.budget_rows
-        share = self._share.share_at(self._state.batches + FIRST_FREE_BATCH)
+        share = self._share.share_at(signal.batch_id + FIRST_FREE_BATCH)
         return self._batch_time.predict_s(kept_rows / share, kept_rows)
 
     def _update(self, **changes: object) -> None:

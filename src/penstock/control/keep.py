@@ -20,35 +20,25 @@ class Waiting:
     late_rows: float
 
 
-def waiting_then(
-    *,
-    lag_rows: float,
-    arrivals_rows_per_s: float,
-    duration_s: float,
-    limit_rows: float,
-    next_s: float,
-    late_after_s: float,
-) -> Waiting:
+def waiting_then(*, left_rows: float, arrivals_rows_per_s: float, next_s: float, late_after_s: float) -> Waiting:
     r"""What will wait when the batch after the next is planned.
 
-    A batch that took :math:`d` and left a lag :math:`b` is done. The next one is planned now: it takes what its limit
-    :math:`l` lets through, and will run for :math:`d'`. With arrivals :math:`a`,
+    The next one leaves :math:`b` rows at the sources and will run for :math:`d`. With arrivals :math:`a`,
 
-    .. math:: W = \max(0, b + a d - l) + a d', \qquad W_{late} = \max(0, W - a\,t_{late})
+    .. math:: W = b + a d, \qquad W_{late} = \max(0, W - a\,t_{late})
 
     because rows are taken in the order of their arrival, and those that came in the last :math:`t_{late}` seconds are
     the only ones that can still be in time.
 
     Examples
     --------
-    A step to 3,000 rows a second, where 1,500 fit into a batch of 1.8 s and rows older than 2.2 s are late:
+    A step to 3,000 rows a second, where a batch of 1.8 s leaves 5,400 rows and those older than 2.2 s are late:
 
-    >>> then = waiting_then(lag_rows=1_500.0, arrivals_rows_per_s=3_000.0, duration_s=1.8, limit_rows=1_500.0,
-    ...                     next_s=1.8, late_after_s=2.2)
+    >>> then = waiting_then(left_rows=5_400.0, arrivals_rows_per_s=3_000.0, next_s=1.8, late_after_s=2.2)
     >>> round(then.on_time_rows), round(then.late_rows)
     (6600, 4200)
     """
-    rows = max(0.0, lag_rows + arrivals_rows_per_s * duration_s - limit_rows) + arrivals_rows_per_s * next_s
+    rows = left_rows + arrivals_rows_per_s * next_s
     late_rows = max(0.0, rows - arrivals_rows_per_s * late_after_s)
     return Waiting(rows - late_rows, late_rows)
 

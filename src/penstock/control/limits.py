@@ -70,13 +70,23 @@ class SourceLimits:
         return tuple(self._states)
 
     def learn(self, signal: BatchSignal) -> None:
-        """Learn arrivals, and rows in a unit, from a finished batch."""
+        """Learn arrivals, and rows in a unit, from a finished batch; arrivals from the one that runs already, too."""
         for source in signal.sources:
-            known = self._states[source.index]
-            arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S, known.arrival)
-            arrivals.update(planned_s=signal.started_s, rows=source.rows, lag_rows=source.lag_rows)
-            ratio = _blend(known.rows_per_unit, _rows_per_unit(source))
-            self._set(source.index, arrival=arrivals.snapshot(), rows_per_unit=ratio)
+            ratio = _blend(self._states[source.index].rows_per_unit, _rows_per_unit(source))
+            self._set(source.index, rows_per_unit=ratio)
+            self._learn_arrivals(source, signal.started_s)
+        if signal.planned is not None:
+            for source in signal.planned.sources:
+                self._learn_arrivals(source, signal.planned.planned_s)
+
+    def _learn_arrivals(self, source: SourceSignal, planned_s: float) -> None:
+        known = self._states[source.index].arrival
+        if known.planned_s is not None and planned_s <= known.planned_s:
+            # Learned when it was planned.
+            return
+        arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S, known)
+        arrivals.update(planned_s=planned_s, rows=source.rows, lag_rows=source.lag_rows)
+        self._set(source.index, arrival=arrivals.snapshot())
 
     def first(self, rows: int, size_bytes: int, *, recalled: bool) -> list[Action]:
         """Limits of the first batch, before anything is known."""

@@ -155,13 +155,14 @@ class ShareController:
         told = self.schedule.fraction_at(batch_id)
         return 1.0 if told >= 1.0 else min(1.0, told * self._state.kept_per_told)
 
-    def largest_coming(self, batch_id: int) -> float:
-        """The share that the next two batches keep at most.
+    def largest_coming(self, signal: BatchSignal) -> float:
+        """The share that the next batches keep at most, as far as a limit that is set now may hold for them.
 
-        A limit may hold one batch earlier than the share it was reckoned with; a smaller share must not let that batch
-        read, and keep, several times what fits.
+        Unless the next one is planned already it may hold for that one, before the share that it was reckoned with; a
+        smaller share must not let that batch read, and keep, several times what fits.
         """
-        return max(self.share_at(batch_id + ahead) for ahead in range(1, FIRST_FREE_BATCH + 1))
+        free = self.share_at(signal.batch_id + FIRST_FREE_BATCH)
+        return free if signal.planned is not None else max(free, self.share_at(signal.batch_id + 1))
 
     def learn(self, signal: BatchSignal) -> None:
         """Learn how much the guard really keeps of what it is told to."""
@@ -177,26 +178,31 @@ class ShareController:
 
     def waiting(self, signal: BatchSignal, load: Load, model: BatchTimeModel) -> Waiting:
         """What will wait when the first free batch is planned; none of it is late where rows tell no arrival."""
-        assert signal.lag_rows is not None
         next_s = min(load.batch_s, model.predict_s(*self.next_rows(signal, load)))
+        rows, read = self._next_read(signal, load)
         return waiting_then(
-            lag_rows=signal.lag_rows,
+            left_rows=rows - read,
             arrivals_rows_per_s=load.arrivals_rows_per_s,
-            duration_s=signal.duration_s,
-            limit_rows=load.limit_rows,
             next_s=max(next_s, self._interval_s),
             late_after_s=self._late_after_s(signal),
         )
 
     def next_rows(self, signal: BatchSignal, load: Load) -> tuple[float, float]:
         """Rows that the next batch, planned about now, reads and keeps: few if most of them are late and go."""
-        assert signal.lag_rows is not None
-        arrivals = load.arrivals_rows_per_s
-        rows = signal.lag_rows + arrivals * signal.duration_s
-        read = min(rows, load.limit_rows)
+        rows, read = self._next_read(signal, load)
         share = self.share_at(signal.batch_id + 1)
-        late = min(read, max(0.0, rows - arrivals * self._late_after_s(signal))) if share < 1.0 else 0.0
+        on_time = load.arrivals_rows_per_s * self._late_after_s(signal)
+        late = min(read, max(0.0, rows - on_time)) if share < 1.0 else 0.0
         return read, share * (read - late) + self.smallest_share * late
+
+    def _next_read(self, signal: BatchSignal, load: Load) -> tuple[float, float]:
+        """Rows that wait when the next batch is planned, and those of them that it reads."""
+        planned = signal.planned
+        if planned is not None and planned.lag_rows is not None:
+            return planned.rows + planned.lag_rows, float(planned.rows)
+        assert signal.lag_rows is not None
+        rows = signal.lag_rows + load.arrivals_rows_per_s * signal.duration_s
+        return rows, min(rows, load.limit_rows)
 
     def _late_after_s(self, signal: BatchSignal) -> float:
         tells_age = signal.guard is not None and signal.guard.oldest_arrival_s is not None
@@ -207,7 +213,7 @@ class ShareController:
 
         Nothing while a batch that keeps everything may be among them.
         """
-        share = self.largest_coming(signal.batch_id)
+        share = self.largest_coming(signal)
         if share >= 1.0 or signal.lag_rows is None:
             return 0.0
         dear_s = model.read_cost_s + share * model.work_cost_s

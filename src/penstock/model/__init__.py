@@ -5,7 +5,7 @@ from penstock.model.duration import parse_duration_s
 from penstock.model.goal import Goal
 from penstock.model.query import LimitUnit, QueryName, QuerySpec, SourceSpec
 from penstock.model.series import Metric, SeriesPoint
-from penstock.model.signal import BatchSignal, ExecutorSignal, GuardSignal, SourceSignal
+from penstock.model.signal import BatchSignal, ExecutorSignal, GuardSignal, PlannedBatch, SourceSignal
 
 __all__ = [
     "Action",
@@ -17,6 +17,7 @@ __all__ = [
     "LimitUnit",
     "Metric",
     "Mode",
+    "PlannedBatch",
     "QueryName",
     "QuerySpec",
     "RecordedAction",

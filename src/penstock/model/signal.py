@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.model.query import QueryName
 
 
@@ -21,6 +23,30 @@ class SourceSignal:
     units: float | None
     lag_rows: float | None
     lag_units: float | None = None
+
+
+def _total(lags: Iterable[float | None]) -> float | None:
+    known = list(lags)
+    return None if any(lag is None for lag in known) else float(sum(lag for lag in known if lag is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """A batch that runs already: when it was planned, what it takes from each source, and what it leaves there."""
+
+    batch_id: int
+    planned_s: float
+    sources: tuple[SourceSignal, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows that it reads."""
+        return sum(source.rows for source in self.sources)
+
+    @property
+    def lag_rows(self) -> float | None:
+        """Rows left waiting over all sources; None as soon as one source does not tell."""
+        return _total(source.lag_rows for source in self.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +83,8 @@ class BatchSignal:
     """One finished micro-batch of a query.
 
     ``started_s`` and ``finished_s`` are seconds since the epoch on the driver's clock; ``duration_s`` is what Spark
-    reports as ``triggerExecution``, split by phase in ``phases_s``.
+    reports as ``triggerExecution``, split by phase in ``phases_s``. ``planned`` is the batch after it, where that was
+    planned by the time of this report and its offsets count rows.
     """
 
     query: QueryName
@@ -70,6 +97,7 @@ class BatchSignal:
     state_rows: int = 0
     state_bytes: int = 0
     guard: GuardSignal | None = None
+    planned: PlannedBatch | None = None
 
     @property
     def work_rows(self) -> int:
@@ -84,8 +112,7 @@ class BatchSignal:
     @property
     def lag_rows(self) -> float | None:
         """Rows waiting over all sources; None as soon as one source does not tell."""
-        lags = [source.lag_rows for source in self.sources]
-        return None if any(lag is None for lag in lags) else float(sum(lag for lag in lags if lag is not None))
+        return _total(source.lag_rows for source in self.sources)
 
     @property
     def rows_per_s(self) -> float:

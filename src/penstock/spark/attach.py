@@ -6,6 +6,8 @@ import logging
 import os
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.control.engine import EngineCoordinator
@@ -19,6 +21,7 @@ from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
 from penstock.spark.internals import Ability
 from penstock.spark.listener import Listener
+from penstock.spark.lookout import HeldReport, Lookout
 from penstock.spark.operator import Operator, run_operator
 from penstock.spark.recall import recall, recorded_shares
 from penstock.spark.watch import WatchedQuery
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
-    from penstock.model import BatchSignal, SeriesPoint
+    from penstock.model import BatchSignal, PlannedBatch, SeriesPoint
     from penstock.spark.operator_worker import Row
     from penstock.store import Store
 
@@ -98,6 +101,7 @@ class Penstock:
         self._late_goals: dict[str, Goal] = {}
         self._engine = EngineCoordinator(cores=1.0)
         self._executors = ExecutorCollector(spark, settings.observe.executors_every_s)
+        self._lookout = Lookout()
         self._lock = threading.RLock()
         self._attached = True
         self._deleted_s = 0.0
@@ -181,6 +185,7 @@ class Penstock:
                 return
             self._attached = False
         self._spark.streams.removeListener(self._listener)
+        self._lookout.close()
         for watched in list(self._watched.values()):
             try:
                 if watched.is_governed:
@@ -237,12 +242,23 @@ class Penstock:
         watched = self._watched.get(query_id)
         if watched is None:
             return
+        hand_on = partial(self._on_batch, watched, progress)
+        hold_s = watched.look_s(progress) if self.mode is Mode.ACT else 0.0
+        if hold_s <= 0:
+            self._lookout.release(query_id)
+            hand_on(None)
+            return
+        look = partial(watched.planned_after, int(progress["batchId"]))
+        self._lookout.hold(query_id, HeldReport(look, hand_on, time.monotonic() + hold_s))
+
+    def _on_batch(self, watched: WatchedQuery, progress: Mapping[str, Any], planned: PlannedBatch | None) -> None:
+        query_id = str(progress["id"])
         try:
             with self._lock:
                 # Under the lock: a limit decided before a detach must not be put in force after it.
                 if not self._attached:
                     return
-                self._step(watched, progress)
+                self._step(watched, progress, planned)
                 late_goal = self._late_goals.pop(query_id, None)
                 if late_goal is not None:
                     self._begin(watched, late_goal, cause="start", starting=False)
@@ -251,6 +267,7 @@ class Penstock:
 
     def on_terminated(self, event: QueryTerminatedEvent) -> None:
         """A query has ended."""
+        self._lookout.release(str(event.id))
         with self._lock:
             watched = self._watched.get(str(event.id))
             # A query started again from its checkpoint has the same id, and news of its end may come after its start.
@@ -260,8 +277,8 @@ class Penstock:
 
     # The loop: collect, estimate and decide, record, actuate
 
-    def _step(self, watched: WatchedQuery, progress: Mapping[str, Any]) -> None:
-        signal = watched.signal(progress)
+    def _step(self, watched: WatchedQuery, progress: Mapping[str, Any], planned: PlannedBatch | None) -> None:
+        signal = replace(watched.signal(progress), planned=planned)
         self._check_share(watched, signal)
         fair_pace = self._share_engine(watched, signal)
         controller = watched.controller

@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from penstock.model import BatchSignal, GuardSignal, LimitUnit, SourceSignal
+from penstock.model import BatchSignal, GuardSignal, LimitUnit, PlannedBatch, SourceSignal
 from penstock.spark import internals
 from penstock.spark.operator_report import PARTITIONS, total_report
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.model import QueryName
+    from penstock.spark.internals import RunningBatch
     from penstock.spark.sources import LiveSource
 
 GUARD_PREFIX = "penstock.guard"
@@ -56,6 +57,19 @@ class ProgressCollector:
             state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
             guard=guard_signal(progress.get("observedMetrics") or {}),
         )
+
+    def planned(self, batch: RunningBatch, sources: tuple[LiveSource, ...]) -> PlannedBatch | None:
+        """What the batch that runs takes and leaves; None where the offsets of a source do not count rows."""
+        found = []
+        for index, (offsets, source) in enumerate(zip(batch.offsets, sources, strict=True)):
+            start, end, latest = (_parsed(each) for each in (offsets.start, offsets.end, offsets.latest))
+            taken, waiting = offset_distance(start, end), offset_distance(end, latest)
+            if source.is_file_source or taken is None or waiting is None:
+                return None
+            ratio = self._rows_per_offset.get(index, 1.0)
+            rows, lag_rows = round(taken * ratio), max(0.0, waiting) * ratio
+            found.append(SourceSignal(index, rows, units=float(rows), lag_rows=lag_rows, lag_units=lag_rows))
+        return PlannedBatch(batch.batch_id, batch.planned_s, tuple(found))
 
     def _source_signal(self, index: int, report: Mapping[str, Any], source: LiveSource | None) -> SourceSignal:
         rows = int(report["numInputRows"])

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import UnsupportedSessionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -39,6 +39,7 @@ _LISTENER_CLASS = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
 _LISTENER_WRAPPER_CLASS = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 _BACKEND_CLASS = "org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend"
 _DECOMMISSION_INFO_CLASS = "org.apache.spark.scheduler.ExecutorDecommissionInfo"
+_BATCH_CONTEXT_CLASS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecutionContext"
 _STANDBY_MESSAGE = "on standby by Penstock"
 _JVM_ENDS_WITHIN_S = 30.0
 
@@ -55,6 +56,7 @@ class Ability(StrEnum):
     TEXT_REPORTS = "progress reports as text"
     SCALING = "executors added and removed while queries run"
     STANDBY = "executors kept warm without work"
+    PLANNED = "what waited when the running batch was planned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,10 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.SCALING, (_BACKEND_CLASS,), "decommissionExecutor"),
     Member(Ability.SCALING, (_DECOMMISSION_INFO_CLASS,), "message"),
     Member(Ability.STANDBY, (_BACKEND_CLASS,), "executorsPendingDecommission"),
+    Member(Ability.PLANNED, _EXECUTION_CLASSES, "getLatestExecutionContext"),
+    Member(Ability.PLANNED, (_BATCH_CONTEXT_CLASS,), "isCurrentBatchConstructed"),
+    Member(Ability.PLANNED, (_BATCH_CONTEXT_CLASS,), "getStartTime"),
+    Member(Ability.PLANNED, (_BATCH_CONTEXT_CLASS,), "latestOffsets"),
 )
 
 
@@ -218,6 +224,40 @@ def reads_all_in_one_batch(execution: JavaObject) -> bool:
     """Whether the query runs a single batch that must read everything (Once, or AvailableNow on a simple source)."""
     executor = execution.triggerExecutor()
     return executor is not None and class_name(executor) == "SingleBatchExecutor"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffsets:
+    """Where a batch starts and ends in a source, and where the source ended when that was decided; JSON, or None."""
+
+    start: str | None
+    end: str | None
+    latest: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBatch:
+    """A batch whose offsets are written down, and when it was planned, in seconds since the epoch."""
+
+    batch_id: int
+    planned_s: float
+    offsets: tuple[SourceOffsets, ...]
+
+
+def running_batch(execution: JavaObject, sources: Sequence[JavaObject]) -> RunningBatch | None:
+    """The batch that runs, with its offsets in these sources; None while it is being planned."""
+    context = execution.getLatestExecutionContext()
+    batch_id = context.batchId()
+    if not context.isCurrentBatchConstructed():
+        return None
+    progress = (context.startOffsets(), context.endOffsets(), context.latestOffsets())
+    offsets = tuple(SourceOffsets(*(_offset_json(each, source) for each in progress)) for source in sources)
+    return RunningBatch(int(batch_id), context.getStartTime() / 1000.0, offsets)
+
+
+def _offset_json(progress: JavaObject, source: JavaObject) -> str | None:
+    found = progress.get(source)
+    return str(found.get().json()) if found.isDefined() else None
 
 
 def send_to_tasks(execution: JavaObject, key: str, value: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.control.schedule import KeepSchedule
-    from penstock.model import BatchSignal, Goal, QueryName
+    from penstock.model import BatchSignal, Goal, PlannedBatch, QueryName
     from penstock.settings import Settings
     from penstock.spark.internals import JavaObject
     from penstock.spark.operator import Operator
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _ARRIVAL_HALF_LIFE_S = 10.0
 _PLANNED_WITHIN_S = 30.0
+_LONGEST_LOOK_S, _LOOK_PART = 1.0, 0.25
 
 
 class WatchedQuery:
@@ -49,6 +50,7 @@ class WatchedQuery:
         self._spark = spark
         self._missing = missing
         self._collector = ProgressCollector(spark, name)
+        self._interval_s = 0.0
         self._last_job: int | None = None
         self._cost_places: dict[str, tuple[int, int | None]] = {}
         self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
@@ -82,9 +84,9 @@ class WatchedQuery:
         else:
             self._await_plan(execution)
         self._describe(execution)
-        _, interval_s = internals.trigger_of(execution)
+        _, self._interval_s = internals.trigger_of(execution)
         self.has_guard = internals.is_micro_batch(execution) and internals.plan_mentions(execution, GUARD_PREFIX)
-        spec = QuerySpec(self.name, tuple(source.spec for source in self.sources), interval_s)
+        spec = QuerySpec(self.name, tuple(source.spec for source in self.sources), self._interval_s)
         controller = AdmissionController(
             spec,
             goal,
@@ -125,6 +127,25 @@ class WatchedQuery:
         if not self.sources:
             self._describe(internals.execution_of(self.query))
         return self._collector.signal(progress, self.sources)
+
+    def look_s(self, progress: Mapping[str, Any]) -> float:
+        """How long a report may wait for the next batch to be planned; nothing where a look at that serves nobody.
+
+        Only shares are bound to batches long before. And a batch that is done before its trigger's interval is over is
+        followed by a pause, during which limits must be set.
+        """
+        if self.controller is None or not self.has_guard or Ability.PLANNED in self._missing:
+            return 0.0
+        is_followed = progress["durationMs"].get("triggerExecution", 0) / 1000.0 >= self._interval_s
+        return min(_LONGEST_LOOK_S, _LOOK_PART * (self.controller.target_batch_s or 0.0)) if is_followed else 0.0
+
+    def planned_after(self, batch_id: int) -> PlannedBatch | None:
+        """The batch after this one, as soon as it is planned; None before that, and when it is over."""
+        execution = internals.execution_of(self.query)
+        running = internals.running_batch(execution, [source.java_source for source in self.sources])
+        if running is None or running.batch_id != batch_id + 1:
+            return None
+        return self._collector.planned(running, self.sources)
 
     def core_seconds(self) -> float | None:
         """Seconds that the query's jobs kept cores busy since the last look; None at the first."""
