@@ -67,6 +67,7 @@ def _finish(query: GovernedQuery, batch: TakenBatch, now_s: float, engine: Engin
         read_rows=signal.rows,
         kept_rows=signal.work_rows,
         core_s=CORES * batch.work_s + query.task_overhead_core_s,
+        lag_rows=signal.lag_rows,
     )
     logic.hold_share(engine.bounds(query.name, signal.finished_s))
     plant.limit_rows = plant.next_limit_rows

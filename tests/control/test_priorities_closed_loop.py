@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from penstock.model import Goal, QueryName
@@ -34,6 +37,38 @@ def test_the_low_one_drops_rows_first(load: float) -> None:
     kept = shares([query("low", 1, load), query("high", 5, load)])
     assert kept["high"] > 0.9
     assert 0.04 < kept["low"] < 0.85
+
+
+def cold_query(name: str, priority: int, seed: int) -> GovernedQuery:
+    """A query whose rows cost twice as much at first, unevenly, and whose batches are mostly overhead."""
+    rng = np.random.default_rng(seed)
+
+    def cost_s(now_s: float) -> float:
+        return COST_S * (1.0 + math.exp(-now_s / 40.0)) * math.exp(0.1 * rng.standard_normal())
+
+    plant = MicroBatchPlant(
+        lambda _: 0.76 * ALONE_ROWS_PER_S, overhead_s=0.6, cost_per_row_s=cost_s, read_share=0.1, seed=seed,
+        late_after_s=2.16, late_share=0.05,
+    )  # fmt: skip
+    goal = Goal(latency=4, priority=priority, minimum_accuracy=0.05)
+    logic = controller(4.0, minimum_accuracy=0.05, batch_share=0.4)
+    return GovernedQuery(QueryName(name), goal, plant, logic, task_overhead_core_s=0.3)
+
+
+def test_costs_that_were_learned_cold_do_not_last() -> None:
+    """Both learn too high a cost and shed too much; idle cores show it, and the high one gets them.
+
+    Alone, the high one would keep 0.82 of its rows in batches of the target length.
+    """
+    kept = []
+    for seed in range(8):
+        queries = [cold_query("low", 1, seed), cold_query("high", 5, seed + 50)]
+        run_together(queries, 110.0)
+        low, high = (each.kept_share(70.0) for each in queries)
+        assert low < 0.5 * high
+        kept.append(high)
+    assert min(kept) > 0.55
+    assert sum(kept) / len(kept) > 0.75
 
 
 def test_equals_drop_alike() -> None:

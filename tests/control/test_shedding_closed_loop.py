@@ -101,7 +101,7 @@ def step_from_a_cold_start(
 @pytest.mark.parametrize("is_seen", [False, True])
 @pytest.mark.parametrize("read_share", [0.03, 0.15])
 @pytest.mark.parametrize(("overhead_s", "noise"), [(0.2, 0.05), (0.2, 0.12), (0.5, 0.05), (1.07, 0.05)])
-def test_a_step_from_a_cold_start_is_held(overhead_s: float, noise: float, read_share: float, is_seen: bool) -> None:
+def test_a_step_from_a_cold_start_is_held(overhead_s: float, noise: float, read_share: float, *, is_seen: bool) -> None:
     """After calm seconds in which batches are small and little of their cost is known.
 
     Also where half of a batch is overhead: of the kept rows 95 % are out in time, and nearly as much is kept as fits.

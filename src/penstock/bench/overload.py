@@ -42,6 +42,7 @@ POLICIES = (PLAIN, STATIC, "uniform", "las", "economic")
 LEAST_WORK_RATIO, LEAST_COVERAGE = 0.95, 0.93
 CALM_S, CALM_LOAD, CALM_BACKLOG_S = 30.0, 0.4, 8.0
 _FIRST_ROWS, _WARM_UP_BATCHES, _CAPACITY_BATCHES = 1_000, 2, 8
+_MOST_CORRECTIONS, _NEAR = 4, 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +51,11 @@ class WorkCapacity:
 
     rows: Capacity
     units_per_s: float
+    target_s: float
 
     def again(self, spark: SparkSession) -> WorkCapacity:
-        """What it does now, in batches of the same size."""
-        found = _batches(spark, self.rows.limit_rows, _WARM_UP_BATCHES + _CAPACITY_BATCHES)[_WARM_UP_BATCHES:]
-        rows = Capacity(self.rows.limit_rows, tuple(batch for batch, _ in found))
-        return WorkCapacity(rows, sum(units for _, units in found) / rows.busy_s)
+        """What it does now; a limit that was found when the machine was slower makes for short batches, and goes."""
+        return _work_capacity(spark, self.rows.limit_rows, self.target_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,19 @@ def measure_capacity(spark: SparkSession, goal: Goal) -> WorkCapacity:
     def run_batches(limit_rows: int, count: int) -> list[BatchRecord]:
         return [batch for batch, _ in _batches(spark, limit_rows, count)]
 
-    return WorkCapacity(find_capacity(run_batches, target_s=target_s, first_rows=_FIRST_ROWS), 0.0).again(spark)
+    found = find_capacity(run_batches, target_s=target_s, first_rows=_FIRST_ROWS)
+    return _work_capacity(spark, found.limit_rows, target_s)
+
+
+def _work_capacity(spark: SparkSession, limit_rows: int, target_s: float) -> WorkCapacity:
+    """What is done in batches of the wanted length, corrected until they have it."""
+    for _ in range(_MOST_CORRECTIONS):
+        found = _batches(spark, limit_rows, _WARM_UP_BATCHES + _CAPACITY_BATCHES)[_WARM_UP_BATCHES:]
+        rows = Capacity(limit_rows, tuple(batch for batch, _ in found))
+        if abs(rows.batch_s / target_s - 1.0) < _NEAR:
+            break
+        limit_rows = max(1, round(limit_rows * target_s / rows.batch_s))
+    return WorkCapacity(rows, sum(units for _, units in found) / rows.busy_s, target_s)
 
 
 def _batches(spark: SparkSession, limit_rows: int, count: int) -> list[tuple[BatchRecord, int]]:

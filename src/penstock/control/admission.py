@@ -241,7 +241,7 @@ class AdmissionController:
         model = self._batch_time
         if model.batches < _BATCHES_TO_KNOW or self.arrival_rows_per_s is None:
             return self._target_s
-        least_load = self.arrival_rows_per_s * (model.read_cost_s + self.smallest_share * model.work_cost_s)
+        least_load = self.arrival_rows_per_s * (model.read_cost_s + self._share.least_share * model.work_cost_s)
         self._adapt_reserve(signal, self.arrival_rows_per_s * signal.duration_s)
         return sustainable_batch_s(
             self._target_s,
@@ -254,7 +254,7 @@ class AdmissionController:
     def _adapt_reserve(self, signal: BatchSignal, arrived_rows: float) -> None:
         change = 1.0 / _RESERVE_STEP
         if (signal.lag_rows or 0.0) > arrived_rows:
-            keeps_least = self._share.share_at(signal.batch_id + FIRST_FREE_BATCH) <= 1.01 * self.smallest_share
+            keeps_least = self._share.share_at(signal.batch_id + FIRST_FREE_BATCH) <= 1.01 * self._share.least_share
             change = _RESERVE_STEP if keeps_least and signal.rows < _FALLING * arrived_rows else 1.0
         self._update(reserve=min(max(self._state.reserve * change, CATCHING_UP), _MOST_RESERVE))
 

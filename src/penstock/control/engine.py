@@ -20,6 +20,10 @@ _SLACK = 0.05
 _BUSY_WEIGHT = 0.5
 _LEAST_LEFT = 0.1
 _BATCHES_TO_KNOW = 5
+# By how much more or fewer cores are divided after a batch, and how many at most, in multiples of what there is.
+_MORE_CORES, _FEWER_CORES = 1.04, 0.92
+_LARGEST_SCALE = 4.0
+_ALL_BUSY = 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class QueryLoad:
     batch_s: float = 1.0
     arrivals_rows_per_s: float = 0.0
     busy_cores: float | None = None
+    is_behind: bool = False
     core_time: BatchTimeState | None = None
 
     def demand(self, name: QueryName) -> EngineDemand:
@@ -50,6 +55,14 @@ class QueryLoad:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """Snapshot of an :class:`EngineCoordinator`; ``scale`` is what is divided, in multiples of its cores."""
+
+    queries: Mapping[QueryName, QueryLoad]
+    scale: float = 1.0
+
+
 class EngineCoordinator:
     r"""Divides the cores of an engine among governed queries by priority.
 
@@ -60,13 +73,17 @@ class EngineCoordinator:
     for the tasks of other queries. Times the arrivals, dropped ones included, that is the query's demand;
     :func:`engine_shares` says what each may keep. One that others need not fear for keeps its own decision.
 
+    Costs that were learned while code was cold, or while tasks got in each other's way, are too high, and at a small
+    share nothing shows it. So while somebody must give way although cores are idle, more cores are divided than there
+    are; fewer again as soon as somebody is behind for whom others should give way.
+
     A query not heard of for a minute asks for nothing: it has ended or has nothing to do.
 
     Parameters
     ----------
     cores
         Of the engine.
-    queries
+    state
         Snapshot to go on from.
 
     Examples
@@ -83,13 +100,14 @@ class EngineCoordinator:
     (1.0, 0.3)
     """
 
-    def __init__(self, cores: float, queries: Mapping[QueryName, QueryLoad] | None = None) -> None:
+    def __init__(self, cores: float, state: EngineState | None = None) -> None:
         self.cores = cores
-        self._queries: dict[QueryName, QueryLoad] = dict(queries or {})
+        self._queries: dict[QueryName, QueryLoad] = dict(state.queries) if state else {}
+        self._scale = state.scale if state else 1.0
 
-    def snapshot(self) -> dict[QueryName, QueryLoad]:
+    def snapshot(self) -> EngineState:
         """Everything that the next bounds depend on."""
-        return dict(self._queries)
+        return EngineState(dict(self._queries), self._scale)
 
     def hear(
         self,
@@ -103,10 +121,11 @@ class EngineCoordinator:
         kept_rows: int,
         core_s: float | None,
         can_shed: bool = True,
+        lag_rows: float | None = None,
     ) -> None:
         """Take in what a batch told of a query's load and of what its rows cost.
 
-        ``batch_s`` is the batch length that its goal allows.
+        ``batch_s`` is the batch length that its goal allows. A query is behind when more waits than arrives meanwhile.
         """
         floor = goal.minimum_accuracy if can_shed else 1.0
         known = self._queries.get(query) or QueryLoad(goal.priority, floor, now_s)
@@ -121,8 +140,10 @@ class EngineCoordinator:
             arrivals_rows_per_s=arrivals_rows_per_s,
             batch_s=batch_s,
             busy_cores=_busy_cores(known, now_s, core_s),
+            is_behind=(lag_rows or 0.0) > arrivals_rows_per_s * batch_s,
             core_time=model.snapshot() if model.batches else None,
         )
+        self._rescale(self._active(now_s))
 
     def forget(self, query: QueryName) -> None:
         """A query has ended."""
@@ -133,7 +154,7 @@ class EngineCoordinator:
         active = self._active(now_s)
         if query not in active or not _is_contended(active):
             return ShareBounds()
-        shares = engine_shares(_demands(active), self.cores)
+        shares = self._shares(active)
         own, share = active[query], shares[query]
         # Lower ones that are above their minimum can still give: until then this query need not go below its share.
         others_can_give = any(
@@ -149,7 +170,7 @@ class EngineCoordinator:
         While others keep :math:`f` cores busy a batch waits for their tasks, which is not its own cost. Once all of
         them keep to their parts they take :math:`f^*`, and of :math:`C` cores this query has the rest:
 
-        .. math:: r = \frac{C - f}{C - f^*}
+        .. math:: r = \min\Big(1, \frac{C - f}{C - f^*}\Big)
 
         Without it, a query of high priority would take the tasks of a lower one for its own cost, drop rows, and so
         leave to the lower one the cores that it was to give up.
@@ -166,16 +187,34 @@ class EngineCoordinator:
         ...         batch = {"read_rows": rows, "kept_rows": rows, "core_s": 0.001 * rows}
         ...         engine.hear(name, goal, float(second), 1_500.0, batch_s=2.0, **batch)
         >>> round(engine.fair_pace(high, 5.0), 2), round(engine.fair_pace(low, 5.0), 2)
-        (0.79, 2.37)
+        (0.82, 1.0)
         """
         active = self._active(now_s)
         others = {name: load for name, load in active.items() if name != query}
         if query not in active or not others or not _is_contended(active):
             return 1.0
-        shares = engine_shares(_demands(active), self.cores)
+        shares = self._shares(active)
         seen = sum(load.busy_cores or 0.0 for load in others.values())
         fair = sum(demand.overhead + shares[demand.name] * demand.work for demand in _demands(others))
-        return self._left(seen) / self._left(fair)
+        # More cores are divided than there are where demands were reckoned too high, and by so much they were.
+        return min(1.0, self._left(seen) / self._left(fair / self._scale))
+
+    def _rescale(self, active: Mapping[QueryName, QueryLoad]) -> None:
+        if not _is_contended(active):
+            return
+        lowest = min(load.priority for load in active.values())
+        served = [load for load in active.values() if load.priority > lowest] or list(active.values())
+        # One whose cores are not known yet may take all of them.
+        busy = sum(self.cores if load.busy_cores is None else load.busy_cores for load in active.values())
+        step = 1.0
+        if any(load.is_behind for load in served):
+            step = _FEWER_CORES
+        elif busy < _ALL_BUSY * self.cores and min(self._shares(active).values()) < 1.0:
+            step = _MORE_CORES
+        self._scale = min(max(self._scale * step, 1.0), _LARGEST_SCALE)
+
+    def _shares(self, active: Mapping[QueryName, QueryLoad]) -> Mapping[QueryName, float]:
+        return engine_shares(_demands(active), self._scale * self.cores)
 
     def _left(self, taken_cores: float) -> float:
         """Cores that others leave; a tenth at the least, since what is measured may exceed what there is."""

@@ -129,6 +129,11 @@ class ShareController:
         return 1.0 if self._settings is None else max(self._goal.minimum_accuracy, self._settings.smallest_keep)
 
     @property
+    def least_share(self) -> float:
+        """The least that this query goes down to now: as long as lower ones can give way it must keep its part."""
+        return max(self.smallest_share, self._state.bounds.low)
+
+    @property
     def late_after_s(self) -> float:
         """Age at which a row that waits is too old to be out in time: what the goal leaves beside its own batch.
 

@@ -309,6 +309,7 @@ class Penstock:
             kept_rows=signal.work_rows,
             core_s=watched.core_seconds(),
             can_shed=watched.has_guard,
+            lag_rows=signal.lag_rows,
         )
         controller.hold_share(self._engine.bounds(watched.name, signal.finished_s))
         return self._engine.fair_pace(watched.name, signal.finished_s)
