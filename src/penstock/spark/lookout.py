@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock")
 
-_LOOK_EVERY_S = 0.03
+_LOOK_EVERY_S = 0.05
 _ENDS_WITHIN_S = 5.0
 
 

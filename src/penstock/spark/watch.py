@@ -51,6 +51,7 @@ class WatchedQuery:
         self._missing = missing
         self._collector = ProgressCollector(spark, name)
         self._interval_s = 0.0
+        self._tells_planned = Ability.PLANNED not in missing
         self._last_job: int | None = None
         self._cost_places: dict[str, tuple[int, int | None]] = {}
         self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
@@ -134,7 +135,7 @@ class WatchedQuery:
         Only shares are bound to batches long before. And a batch that is done before its trigger's interval is over is
         followed by a pause, during which limits must be set.
         """
-        if self.controller is None or not self.has_guard or Ability.PLANNED in self._missing:
+        if self.controller is None or not self.has_guard or not self._tells_planned:
             return 0.0
         is_followed = progress["durationMs"].get("triggerExecution", 0) / 1000.0 >= self._interval_s
         return min(_LONGEST_LOOK_S, _LOOK_PART * (self.controller.target_batch_s or 0.0)) if is_followed else 0.0
@@ -145,7 +146,10 @@ class WatchedQuery:
         running = internals.running_batch(execution, [source.java_source for source in self.sources])
         if running is None or running.batch_id != batch_id + 1:
             return None
-        return self._collector.planned(running, self.sources)
+        planned = self._collector.planned(running, self.sources)
+        # A source that does not say where it ends will not say so after the next batch either.
+        self._tells_planned = planned is not None
+        return planned
 
     def core_seconds(self) -> float | None:
         """Seconds that the query's jobs kept cores busy since the last look; None at the first."""
