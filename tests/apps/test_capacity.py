@@ -46,3 +46,16 @@ def test_the_measured_batches_are_those_of_the_limit_that_was_found() -> None:
     found = find_capacity(batches_of(0.2, 1e-4, []), target_s=1.0, first_rows=1000, measured_batches=12)
     assert len(found.batches) == 12
     assert {batch.rows for batch in found.batches} == {found.limit_rows}
+
+
+def test_an_engine_that_becomes_faster_is_measured_again() -> None:
+    """Rows cost a third after the first trial: the limit grows until batches are as long as wanted again."""
+    asked: list[int] = []
+    slow, fast = batches_of(0.2, 3e-4, asked), batches_of(0.2, 1e-4, asked)
+
+    def run(limit_rows: int, count: int) -> list[BatchRecord]:
+        return (slow if not asked else fast)(limit_rows, count)
+
+    found = find_capacity(run, target_s=1.0, first_rows=2500, measured_batches=12)
+    assert found.batch_s == pytest.approx(1.0, rel=0.14)
+    assert found.limit_rows == pytest.approx(8000, rel=0.2)
