@@ -57,6 +57,27 @@ def idle(
 
 
 @app.command()
+def sketch(
+    repeats: Annotated[int, typer.Option(min=1, max=10_000, help="How often each is run; the best counts.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Count how many rows a second one core learns costs from, looks costs up for, and decides on.
+
+    For example:
+      penstock bench sketch --json
+    """
+    from penstock.bench.sketch import bench_sketch  # noqa: PLC0415 - compiles
+
+    found = bench_sketch(repeats=repeats)
+    if as_json:
+        print_json({"bench": "sketch", **found})
+        return
+    rates = {name: rate for name, rate in found.items() if name != "rows"}
+    rows = [[name.removesuffix("_million_rows_per_s"), f"{rate:.1f}"] for name, rate in rates.items()]
+    print_table(["what", "million rows/s"], rows)
+
+
+@app.command()
 def overload(
     goal: Annotated[float, typer.Option(min=1, max=600, help="Latency goal in seconds.")] = 5.0,
     load: Annotated[float, typer.Option(min=1.1, max=20, help="Load in multiples of the measured capacity.")] = 3.0,
