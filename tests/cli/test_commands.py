@@ -224,3 +224,12 @@ def test_reference_page_names_every_option() -> None:
     commands = [*GROUP.commands.values(), *(command for _, _, command in MEMBERS)]
     options = [name for command in commands for parameter in command.params for name in parameter.opts]
     assert [name for name in options if name.startswith("--") and name not in page] == []
+
+
+def test_bench_sketch_tells_every_rate(run: Callable[..., Any]) -> None:
+    """One row for each thing that is measured, none of them without a rate."""
+    outcome = run("bench", "sketch", "--repeats", "1", "--json")
+    rows = json.loads(outcome.out)["rows"]
+    wanted = ["update", "estimate", "decide_full_knowledge", "decide_las", "decide_economic"]
+    assert [row["what"] for row in rows] == wanted
+    assert all(row["million_rows_per_s"] > 0 for row in rows)

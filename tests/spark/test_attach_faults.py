@@ -131,3 +131,16 @@ def test_detach_removes_its_listener_once(pen: Penstock, monkeypatch: pytest.Mon
     pen.detach()
     pen.detach()
     assert session.listeners == []
+
+
+def test_an_error_on_the_way_to_the_look_stays_inside(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report that cannot be held is a fault of Penstock's, not of the listener bus of Spark."""
+
+    def broken(_: object) -> float:
+        raise RuntimeError("no idea how long")
+
+    monkeypatch.setattr(pen.watched("clicks"), "look_s", broken)
+    pen.on_progress(report(query))
+    assert faults(pen) == ["RuntimeError: no idea how long; the query runs on as if Penstock were not there"]

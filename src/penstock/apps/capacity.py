@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from penstock.apps.measure import BatchRecord
 
-_WARM_UP_BATCHES, _TRIAL_BATCHES = 2, 3
+WARM_UP_BATCHES, _TRIAL_BATCHES = 2, 3
 _LARGEST_STEP = 4.0
-_MOST_CORRECTIONS = 3
+_MOST_RUNS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +52,37 @@ def find_capacity(
 
     ``run_batches`` runs so many batches under a limit, on a backlog that does not end. Small batches are mostly
     overhead and run on code that is not compiled yet, so a trial corrects the one before it, by a factor of four at
-    most. With ``measured_batches`` the limit that was found is run for so many more, and corrected as long as their
-    length is off by twice as much as is near: an engine that has become warm meanwhile does them in less.
+    most. With ``measured_batches`` the limit that was found is run for so many more (:func:`measure_at`).
     """
     limit_rows = first_rows
     found: tuple[BatchRecord, ...] = ()
     for _ in range(most_trials):
-        found = tuple(run_batches(limit_rows, _WARM_UP_BATCHES + _TRIAL_BATCHES))[_WARM_UP_BATCHES:]
+        found = tuple(run_batches(limit_rows, WARM_UP_BATCHES + _TRIAL_BATCHES))[WARM_UP_BATCHES:]
         length_s = statistics.median(batch.duration_s for batch in found)
         if abs(length_s / target_s - 1.0) < near:
             break
         limit_rows = max(1, round(limit_rows * min(target_s / length_s, _LARGEST_STEP)))
-    capacity = Capacity(limit_rows, found)
-    for _ in range(0 if measured_batches is None else _MOST_CORRECTIONS):
-        found = tuple(run_batches(limit_rows, _WARM_UP_BATCHES + (measured_batches or 0)))[_WARM_UP_BATCHES:]
-        capacity = Capacity(limit_rows, found)
-        if abs(capacity.batch_s / target_s - 1.0) < 2.0 * near:
+    if measured_batches is None:
+        return Capacity(limit_rows, found)
+    return measure_at(run_batches, limit_rows, target_s=target_s, near=2.0 * near, batches=measured_batches)
+
+
+def measure_at(
+    run_batches: Callable[[int, int], Sequence[BatchRecord]],
+    limit_rows: int,
+    *,
+    target_s: float,
+    near: float,
+    batches: int,
+) -> Capacity:
+    """What is done in so many batches of about the wanted length, beginning with a limit that was found before.
+
+    An engine that has become warm meanwhile, or a machine that is faster now, does them in less: the limit is corrected
+    a few times.
+    """
+    for _ in range(_MOST_RUNS):
+        capacity = Capacity(limit_rows, tuple(run_batches(limit_rows, WARM_UP_BATCHES + batches))[WARM_UP_BATCHES:])
+        if abs(capacity.batch_s / target_s - 1.0) < near:
             break
         limit_rows = max(1, round(limit_rows * min(target_s / capacity.batch_s, _LARGEST_STEP)))
     return capacity

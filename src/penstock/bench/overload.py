@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.apps.capacity import Capacity, find_capacity
+from penstock.apps.capacity import Capacity, find_capacity, measure_at
 from penstock.apps.measure import batch_records, measure
 from penstock.apps.session import local_session
 from penstock.apps.waiting import first_batches, wait_until
@@ -41,10 +41,10 @@ PLAIN, STATIC = "plain", "static limit"
 POLICIES = (PLAIN, STATIC, "uniform", "las", "economic")
 LEAST_WORK_RATIO, LEAST_COVERAGE = 0.95, 0.93
 CALM_S, CALM_LOAD, CALM_BACKLOG_S = 30.0, 0.4, 8.0
-_FIRST_ROWS, _WARM_UP_BATCHES, _CAPACITY_BATCHES = 1_000, 2, 12
+_FIRST_ROWS, _CAPACITY_BATCHES = 1_000, 12
 # An engine gets faster for about a minute: a capacity that was found before is a quarter too low.
 _BATCHES_TO_WARM = 25
-_MOST_CORRECTIONS, _NEAR = 4, 0.12
+_NEAR = 0.12
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def bench_overload(
     with local_session("penstock bench overload") as spark:
         register(spark)
         say("measuring the capacity")
-        capacity = measure_capacity(spark, goal)
+        capacity = first_capacity(spark, goal)
         say(f"capacity {capacity.rows.rows_per_s:,.0f} rows/s in batches of {capacity.rows.batch_s:.2f} s")
         results = []
         before = capacity
@@ -152,7 +152,7 @@ def bench_overload(
     return OverloadResult(goal_s, load, capacity, tuple(results))
 
 
-def measure_capacity(spark: SparkSession, goal: Goal) -> WorkCapacity:
+def first_capacity(spark: SparkSession, goal: Goal) -> WorkCapacity:
     """Find the limit whose batches are as long as the goal allows, and what plain Spark does with it."""
     target_s = target_batch_s(goal, 0.0, Settings().admission.batch_share_of_goal)
     assert target_s is not None
@@ -166,14 +166,15 @@ def measure_capacity(spark: SparkSession, goal: Goal) -> WorkCapacity:
 
 
 def _work_capacity(spark: SparkSession, limit_rows: int, target_s: float) -> WorkCapacity:
-    """What is done in batches of the wanted length, corrected until they have it."""
-    for _ in range(_MOST_CORRECTIONS):
-        found = _batches(spark, limit_rows, _WARM_UP_BATCHES + _CAPACITY_BATCHES)[_WARM_UP_BATCHES:]
-        rows = Capacity(limit_rows, tuple(batch for batch, _ in found))
-        if abs(rows.batch_s / target_s - 1.0) < _NEAR:
-            break
-        limit_rows = max(1, round(limit_rows * target_s / rows.batch_s))
-    return WorkCapacity(rows, sum(units for _, units in found) / rows.busy_s, target_s)
+    units: dict[int, int] = {}
+
+    def run_batches(limit_rows: int, count: int) -> list[BatchRecord]:
+        found = _batches(spark, limit_rows, count)
+        units.update((batch.batch_id, done) for batch, done in found)
+        return [batch for batch, _ in found]
+
+    rows = measure_at(run_batches, limit_rows, target_s=target_s, near=_NEAR, batches=_CAPACITY_BATCHES)
+    return WorkCapacity(rows, sum(units[batch.batch_id] for batch in rows.batches) / rows.busy_s, target_s)
 
 
 def _batches(spark: SparkSession, limit_rows: int, count: int) -> list[tuple[BatchRecord, int]]:

@@ -70,11 +70,10 @@ def sketch(
 
     found = bench_sketch(repeats=repeats)
     if as_json:
-        print_json({"bench": "sketch", **found})
+        rows = [{"what": name, "million_rows_per_s": round(rate, 2)} for name, rate in found.items()]
+        print_json({"bench": "sketch", "repeats": repeats, "rows": rows})
         return
-    rates = {name: rate for name, rate in found.items() if name != "rows"}
-    rows = [[name.removesuffix("_million_rows_per_s"), f"{rate:.1f}"] for name, rate in rates.items()]
-    print_table(["what", "million rows/s"], rows)
+    print_table(["what", "million rows/s"], [[name, f"{rate:.1f}"] for name, rate in found.items()])
 
 
 @app.command()

@@ -19,6 +19,7 @@ _ARRIVAL_HALF_LIFE_S = 5.0
 _ROWS_PER_UNIT_WEIGHT = 0.3
 _BATCHES_TO_IGNORED = 3
 _IGNORED_RATIO = 1.5
+_SAME_MOMENT_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ class SourceLimits:
 
     def _learn_arrivals(self, source: SourceSignal, planned_s: float) -> None:
         known = self._states[source.index].arrival
-        if known.planned_s is not None and planned_s <= known.planned_s:
-            # Learned when it was planned.
+        if known.planned_s is not None and abs(planned_s - known.planned_s) < _SAME_MOMENT_S:
+            # Learned when it was planned. Not so one that seems older: the clock was set back, and goes on from there.
             return
         arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S, known)
         arrivals.update(planned_s=planned_s, rows=source.rows, lag_rows=source.lag_rows)

@@ -242,14 +242,17 @@ class Penstock:
         watched = self._watched.get(query_id)
         if watched is None:
             return
-        hand_on = partial(self._on_batch, watched, progress)
-        hold_s = watched.look_s(progress) if self.mode is Mode.ACT else 0.0
-        if hold_s <= 0:
-            self._lookout.release(query_id)
-            hand_on(None)
-            return
-        look = partial(watched.planned_after, int(progress["batchId"]))
-        self._lookout.hold(query_id, HeldReport(look, hand_on, time.monotonic() + hold_s))
+        try:
+            hand_on = partial(self._on_batch, watched, progress)
+            hold_s = watched.look_s(progress) if self.mode is Mode.ACT else 0.0
+            if hold_s > 0:
+                look = partial(watched.planned_after, int(progress["batchId"]))
+                self._lookout.hold(query_id, HeldReport(look, hand_on, time.monotonic() + hold_s))
+            else:
+                self._lookout.release(query_id)
+                hand_on(None)
+        except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
+            self._fault(watched.name, f"batch {progress.get('batchId')}", error)
 
     def _on_batch(self, watched: WatchedQuery, progress: Mapping[str, Any], planned: PlannedBatch | None) -> None:
         query_id = str(progress["id"])

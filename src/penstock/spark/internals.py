@@ -244,15 +244,15 @@ class RunningBatch:
     offsets: tuple[SourceOffsets, ...]
 
 
-def running_batch(execution: JavaObject, sources: Sequence[JavaObject]) -> RunningBatch | None:
-    """The batch that runs, with its offsets in these sources; None while it is being planned."""
+def running_batch(execution: JavaObject, batch_id: int, sources: Sequence[JavaObject]) -> RunningBatch | None:
+    """A batch with its offsets in these sources; None while it is being planned, and when it is over."""
     context = execution.getLatestExecutionContext()
-    batch_id = context.batchId()
-    if not context.isCurrentBatchConstructed():
+    # Asked for again and again until it is there: until then, two calls are all that this may cost.
+    if context.batchId() != batch_id or not context.isCurrentBatchConstructed():
         return None
     progress = (context.startOffsets(), context.endOffsets(), context.latestOffsets())
     offsets = tuple(SourceOffsets(*(_offset_json(each, source) for each in progress)) for source in sources)
-    return RunningBatch(int(batch_id), context.getStartTime() / 1000.0, offsets)
+    return RunningBatch(batch_id, context.getStartTime() / 1000.0, offsets)
 
 
 def _offset_json(progress: JavaObject, source: JavaObject) -> str | None:

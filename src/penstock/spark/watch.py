@@ -135,16 +135,17 @@ class WatchedQuery:
         Only shares are bound to batches long before. And a batch that is done before its trigger's interval is over is
         followed by a pause, during which limits must be set.
         """
-        if self.controller is None or not self.has_guard or not self._tells_planned:
+        controller = self.controller
+        if controller is None or not self.has_guard or not self._tells_planned:
             return 0.0
         is_followed = progress["durationMs"].get("triggerExecution", 0) / 1000.0 >= self._interval_s
-        return min(_LONGEST_LOOK_S, _LOOK_PART * (self.controller.target_batch_s or 0.0)) if is_followed else 0.0
+        return min(_LONGEST_LOOK_S, _LOOK_PART * (controller.target_batch_s or 0.0)) if is_followed else 0.0
 
     def planned_after(self, batch_id: int) -> PlannedBatch | None:
         """The batch after this one, as soon as it is planned; None before that, and when it is over."""
         execution = internals.execution_of(self.query)
-        running = internals.running_batch(execution, [source.java_source for source in self.sources])
-        if running is None or running.batch_id != batch_id + 1:
+        running = internals.running_batch(execution, batch_id + 1, [source.java_source for source in self.sources])
+        if running is None:
             return None
         planned = self._collector.planned(running, self.sources)
         # A source that does not say where it ends will not say so after the next batch either.
