@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
 
 GROUPS = 2_000
+LEAST_HELD = 0.94
 
 
 def kept_rows(spark: SparkSession, strata: tuple[tuple[int, float], ...]) -> tuple[DataFrame, int]:
@@ -33,17 +34,18 @@ def kept_rows(spark: SparkSession, strata: tuple[tuple[int, float], ...]) -> tup
 
 
 @pytest.mark.parametrize(
-    ("strata", "least"),
+    ("strata", "widest"),
     [
-        (((600, 0.33),), 0.94),
-        (((60, 0.33),), 0.94),
-        (((600, 0.33), (200, 0.05)), 0.94),
-        (((500, 1.0), (100, 0.05)), 0.94),
-        (((200, 0.05),), 0.94),
+        (((600, 0.33),), 1.25),
+        (((60, 0.33),), 1.25),
+        (((600, 0.33), (200, 0.05)), 1.25),
+        (((500, 1.0), (100, 0.05)), 1.25),
+        # Ten rows are kept here: so few must say that they know little.
+        (((200, 0.05),), 1.3),
     ],
 )
 def test_an_interval_of_a_count_holds_the_truth(
-    spark: SparkSession, strata: tuple[tuple[int, float], ...], least: float
+    spark: SparkSession, strata: tuple[tuple[int, float], ...], widest: float
 ) -> None:
     """Also where a few rows of large weight decide, for which plus and minus two errors hold it in 88 % only."""
     kept, size = kept_rows(spark, strata)
@@ -52,8 +54,8 @@ def test_an_interval_of_a_count_holds_the_truth(
     unsure = [row for row in counts if row.count_error > 0]
     width = sum((row.count_high - row.count_low) / (2 * 1.96 * row.count_error) for row in unsure) / len(unsure)
     show(f"{strata}: {held:.1%} of the intervals hold the truth, {width:.2f} times as wide as the normal ones")
-    assert least < held
-    assert width < 1.3
+    assert held > LEAST_HELD
+    assert width < widest
     assert abs(sum(row["count"] for row in counts) / GROUPS - size) < 0.02 * size
 
 
