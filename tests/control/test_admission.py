@@ -128,14 +128,14 @@ def test_a_source_that_ignores_its_limit_is_left_alone_with_the_reason() -> None
     logic.on_start()
     slow = [batch(index, 10.0, SourceSignal(0, 900_000, 900_000.0, 0.0)) for index in range(8)]
     decided = [logic.on_batch(signal) for signal in slow]
-    blamed = [index for index, actions in enumerate(decided) for a in actions if a.kind is ActionKind.LEAVE_ALONE]
+    blamed = [index for index, actions in enumerate(decided) for a in actions if a.kind is ActionKind.UNMANAGED]
     assert blamed == [2]
     assert all(limits(actions) == {} for actions in decided[3:])
     observed = build(enforced=False)
     observed.on_start()
     for signal in slow:
         found = observed.on_batch(signal)
-        assert all(action.kind is not ActionKind.LEAVE_ALONE for action in found)
+        assert all(action.kind is not ActionKind.UNMANAGED for action in found)
 
 
 def test_unknown_lag_is_not_a_lag_of_zero() -> None:

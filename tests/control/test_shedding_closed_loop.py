@@ -40,7 +40,7 @@ def test_nothing_is_dropped_below_capacity() -> None:
     """At 80 % load the share stays at one from beginning to end."""
     plant = MicroBatchPlant(lambda _: 0.8 * CAPACITY_ROWS_PER_S, noise=0.03)
     run = closed_loop(plant, controller(5.0, minimum_accuracy=0.05), 80)
-    assert [action for action in run.actions if action.kind is ActionKind.KEEP_FRACTION and action.value != 1.0] == []
+    assert [action for action in run.actions if action.kind is ActionKind.KEEP_RATIO and action.value != 1.0] == []
 
 
 def test_dropping_ends_when_the_load_falls() -> None:
@@ -48,7 +48,7 @@ def test_dropping_ends_when_the_load_falls() -> None:
     plant = MicroBatchPlant(lambda now: (2.5 if now < 150 else 0.5) * CAPACITY_ROWS_PER_S, noise=0.03)
     logic = controller(5.0, minimum_accuracy=0.05)
     run = closed_loop(plant, logic, 160)
-    assert any((action.value or 1.0) < 0.6 for action in run.actions if action.kind is ActionKind.KEEP_FRACTION)
+    assert any((action.value or 1.0) < 0.6 for action in run.actions if action.kind is ActionKind.KEEP_RATIO)
     assert logic.keep.fraction_at(10_000) == 1.0
 
 
@@ -152,7 +152,7 @@ def test_minimum_accuracy_is_never_broken(minimum: float, levels: list[float], n
     run = closed_loop(plant, logic, 40)
     assert all(signal.guard is not None and signal.guard.keep_fraction >= minimum for signal in run.signals)
     for action in run.actions:
-        if action.kind is ActionKind.KEEP_FRACTION:
+        if action.kind is ActionKind.KEEP_RATIO:
             assert action.value is not None
             assert max(minimum, 0.001) <= action.value <= 1.0
 
@@ -164,5 +164,5 @@ def test_a_share_is_never_changed_for_a_batch_that_may_run(levels: list[float], 
     plant = MicroBatchPlant(lambda now: levels[min(2, int(now / 40))] * CAPACITY_ROWS_PER_S, noise=0.1, seed=seed)
     run = closed_loop(plant, controller(5.0, minimum_accuracy=0.1), 40)
     for action in run.actions:
-        if action.kind is ActionKind.KEEP_FRACTION:
+        if action.kind is ActionKind.KEEP_RATIO:
             assert action.expected["from_batch"] == int(action.cause.removeprefix("batch ")) + 2

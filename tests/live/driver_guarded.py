@@ -90,7 +90,7 @@ def record_share(pen: penstock.Penstock) -> None:
     assert watched.controller is not None
     watched.controller.resume_keep(KeepSchedule().with_entry(FROM_BATCH, SHARE))
     expected = {"from_batch": float(FROM_BATCH), "told": SHARE}
-    action = Action(ActionKind.KEEP_FRACTION, QueryName("guarded"), "test", "asked for", value=SHARE, expected=expected)
+    action = Action(ActionKind.KEEP_RATIO, QueryName("guarded"), "test", "asked for", value=SHARE, expected=expected)
     pen.store.append(action, time_s=time.time(), mode=pen.mode)
     watched.carry_out(action)
 

@@ -252,7 +252,7 @@ def test_observe_only_decides_and_does_not_act(spark: SparkSession, attach: Atta
     assert done[0].rows == 2500
     assert limited_rows(query) == [2500]
     assert {record.mode for record in pen.store.actions()} == {Mode.OBSERVE}
-    assert actions_of(pen.store, "watched", ActionKind.LEAVE_ALONE) == []
+    assert actions_of(pen.store, "watched", ActionKind.UNMANAGED) == []
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_a_missing_member_switches_its_ability_off(
     assert "MicroBatchExecution.memberOfAnotherVersion" in off[0].reason
     query = start(load_rows(spark, "constant:rate=2000,backlog=30000"), "ungoverned")
     assert wait_for_batches(query, 3)[0].rows >= 30_000
-    assert [action.kind for action in actions_of(pen.store, "ungoverned")] == [ActionKind.LEAVE_ALONE]
+    assert [action.kind for action in actions_of(pen.store, "ungoverned")] == [ActionKind.UNMANAGED]
     assert limited_rows(query) == []
     wait_until(lambda: pen.store.points(QueryName("ungoverned"), Metric.BATCH_ROWS), "point of the query")
 

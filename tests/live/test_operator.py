@@ -308,7 +308,7 @@ def record_share(pen: Penstock, query: StreamingQuery, share: float) -> int:
     watched = pen.watched("again")
     assert watched.controller is not None
     expected = {"from_batch": float(from_batch), "told": share}
-    action = Action(ActionKind.KEEP_FRACTION, watched.name, "test", "half of the work fits", expected=expected)
+    action = Action(ActionKind.KEEP_RATIO, watched.name, "test", "half of the work fits", expected=expected)
     pen.store.append(action, time_s=time.time(), mode=Mode.ACT)
     watched.controller.resume_keep(KeepSchedule().with_entry(from_batch, share))
     watched.carry_out(action)

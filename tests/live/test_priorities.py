@@ -63,5 +63,5 @@ def test_the_query_of_low_priority_drops_rows_first(stopping: SparkSession, atta
     show(f"{rate:,} rows/s each: kept of low {kept['low']:.2f}, of high {kept['high']:.2f}")
     assert kept["high"] > 0.85
     assert kept["low"] < 0.7
-    reasons = [action.reason for action in actions_of(pen.store, "low", ActionKind.KEEP_FRACTION)]
+    reasons = [action.reason for action in actions_of(pen.store, "low", ActionKind.KEEP_RATIO)]
     assert any("gives way to the engine's other queries" in reason for reason in reasons)

@@ -48,7 +48,7 @@ def start(rows: DataFrame, name: str, **trigger: Any) -> StreamingQuery:
 
 def reason_left_alone(pen: Penstock, name: str) -> str:
     """The one reason on record for leaving the query's source alone."""
-    (action,) = actions_of(pen.store, name, ActionKind.LEAVE_ALONE)
+    (action,) = actions_of(pen.store, name, ActionKind.UNMANAGED)
     return action.reason
 
 

@@ -26,9 +26,9 @@ _ACTIONS_READ = 200
 _STATES = (ActionKind.GOVERN, ActionKind.RELEASE)
 _STANDING = (
     ActionKind.READ_LIMIT,
-    ActionKind.KEEP_FRACTION,
+    ActionKind.KEEP_RATIO,
     ActionKind.EXECUTORS,
-    ActionKind.LEAVE_ALONE,
+    ActionKind.UNMANAGED,
     ActionKind.ACTUATOR_OFF,
 )
 _EVENTS = (ActionKind.EXECUTORS_DONE, ActionKind.HOLD, ActionKind.INFEASIBLE, ActionKind.FAULT)
@@ -37,10 +37,10 @@ _PHRASES: dict[ActionKind, str] = {
     ActionKind.GOVERN: "is governed since {time}",
     ActionKind.RELEASE: "is not governed any more since {time}",
     ActionKind.READ_LIMIT: "reads at most {value} a batch since {time}{before}",
-    ActionKind.KEEP_FRACTION: "keeps {value} of its rows since {time}{before}",
+    ActionKind.KEEP_RATIO: "keeps {value} of its rows since {time}{before}",
     ActionKind.EXECUTORS: "is to have {value} since {time}{before}",
     ActionKind.EXECUTORS_DONE: "got there in {value} at {time}",
-    ActionKind.LEAVE_ALONE: "is left alone since {time}",
+    ActionKind.UNMANAGED: "is left alone since {time}",
     ActionKind.ACTUATOR_OFF: "cannot be acted on since {time}",
     ActionKind.HOLD: "was left as it is at {time}",
     ActionKind.INFEASIBLE: "cannot meet its goal as of {time}",

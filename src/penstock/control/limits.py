@@ -118,7 +118,7 @@ class SourceLimits:
             if ignored:
                 reason = wording.ignored_limit(spec, source.units, known.limit_units)
                 cause, target = f"batch {signal.batch_id}", f"source {spec.index}"
-                actions.append(Action(ActionKind.LEAVE_ALONE, self._query.name, cause, reason, target=target))
+                actions.append(Action(ActionKind.UNMANAGED, self._query.name, cause, reason, target=target))
         return actions
 
     def share_out(

@@ -307,7 +307,7 @@ class ShareController:
         self._update(schedule=self.schedule.with_entry(from_batch, told))
         return [
             Action(
-                ActionKind.KEEP_FRACTION,
+                ActionKind.KEEP_RATIO,
                 self._query,
                 f"batch {signal.batch_id}",
                 reason,

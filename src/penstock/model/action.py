@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from penstock.model.query import QueryName
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.model.query import QueryName
+
+APPLICATION = QueryName("")
+"""What stands for the query of a decision about the whole application: no query has an empty name."""
 
 
 class ActionKind(StrEnum):
@@ -23,12 +27,13 @@ class ActionKind(StrEnum):
     GOVERN = "govern"
     RELEASE = "release"
     READ_LIMIT = "read_limit"
-    KEEP_FRACTION = "keep_fraction"
+    KEEP_RATIO = "keep_ratio"
     EXECUTORS = "executors"
     EXECUTORS_DONE = "executors_done"
+    GRAPH_PLAN = "graph_plan"
     HOLD = "hold"
     INFEASIBLE = "infeasible"
-    LEAVE_ALONE = "leave_alone"
+    UNMANAGED = "unmanaged"
     ACTUATOR_OFF = "actuator_off"
     FAULT = "fault"
 
@@ -60,6 +65,9 @@ class Action:
         The new setting and the one it replaces, in ``unit``.
     expected
         What the action should bring about, to be compared with what happens.
+    details
+        The fields of the decision as it was made and applied, plain data
+        (:func:`~penstock.model.decision.from_action` gives it back).
     """
 
     kind: ActionKind
@@ -71,6 +79,7 @@ class Action:
     previous: float | None = None
     unit: str = ""
     expected: Mapping[str, float] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for number in (self.value, self.previous, *self.expected.values()):
@@ -90,6 +99,7 @@ class Action:
             "previous": self.previous,
             "unit": self.unit,
             "expected": dict(self.expected),
+            "details": dict(self.details),
         }
 
 

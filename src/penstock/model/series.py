@@ -22,7 +22,7 @@ class Metric(StrEnum):
     ARRIVAL_ROWS_PER_S = "arrival_rows_per_s"
     PROCESSED_ROWS_PER_S = "processed_rows_per_s"
     READ_LIMIT_ROWS = "read_limit_rows"
-    KEEP_FRACTION = "keep_fraction"
+    KEEP_RATIO = "keep_ratio"
     MEASURED_ACCURACY = "measured_accuracy"
     OLDEST_ROW_AGE_S = "oldest_row_age_s"
     STATE_ROWS = "state_rows"

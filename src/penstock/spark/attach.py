@@ -47,7 +47,7 @@ _ENGINE = QueryName("engine")
 _DELETE_EVERY_S = 3600.0
 _SAME_SHARE = 1e-9
 _COSTS_HOLD_AFTER_BATCHES = 2
-_SHARE_KINDS = (ActionKind.GOVERN, ActionKind.KEEP_FRACTION)
+_SHARE_KINDS = (ActionKind.GOVERN, ActionKind.KEEP_RATIO)
 
 
 def attach(
@@ -350,11 +350,11 @@ class Penstock:
     def _begin(self, watched: WatchedQuery, goal: Goal, *, cause: str, starting: bool) -> None:
         if Ability.READ_LIMIT in self.missing:
             reason = f"{Ability.READ_LIMIT} is off: {self.missing[Ability.READ_LIMIT]}; the query is only observed"
-            self._record(Action(ActionKind.LEAVE_ALONE, watched.name, cause, reason))
+            self._record(Action(ActionKind.UNMANAGED, watched.name, cause, reason))
             return
         if not watched.is_micro_batch:
             reason = "it runs in continuous processing, which has no batches to limit; the query is only observed"
-            self._record(Action(ActionKind.LEAVE_ALONE, watched.name, cause, reason))
+            self._record(Action(ActionKind.UNMANAGED, watched.name, cause, reason))
             return
         query_id = str(watched.query.id)
         shares = recorded_shares(self.store.actions(query=watched.name, kinds=_SHARE_KINDS), query_id)
@@ -366,7 +366,7 @@ class Penstock:
         for source in watched.left_alone:
             reason = f"{source.spec.description}: {source.spec.reason}"
             target = f"source {source.spec.index}"
-            self._record(Action(ActionKind.LEAVE_ALONE, watched.name, cause, reason, target=target))
+            self._record(Action(ActionKind.UNMANAGED, watched.name, cause, reason, target=target))
         for action in actions:
             self._record(action)
             self._actuate(watched, action)

@@ -165,7 +165,7 @@ class WatchedQuery:
             source = self.sources[int(action.target.removeprefix("source "))]
             limit = build_limit(self._spark, source, int(action.value))
             internals.set_read_limit(internals.execution_of(self.query), source.java_source, limit)
-        elif action.kind is ActionKind.KEEP_FRACTION:
+        elif action.kind is ActionKind.KEEP_RATIO:
             self._send_shares()
 
     def cost_messages(self, operator: Operator, from_batch: int) -> list[tuple[str, str]]:
@@ -216,7 +216,7 @@ class WatchedQuery:
             Metric.STATE_BYTES: signal.state_bytes,
         }
         if signal.guard is not None:
-            values[Metric.KEEP_FRACTION] = min(1.0, signal.guard.keep_fraction)
+            values[Metric.KEEP_RATIO] = min(1.0, signal.guard.keep_fraction)
             values[Metric.MEASURED_ACCURACY] = signal.guard.measured_fraction
             if signal.guard.oldest_arrival_s is not None:
                 values[Metric.OLDEST_ROW_AGE_S] = signal.finished_s - signal.guard.oldest_arrival_s

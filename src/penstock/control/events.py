@@ -1,0 +1,116 @@
+"""What happens to an application, as its logic is told of it.
+
+Events carry everything that a decision needs: the logic asks nobody and reads no clock. Live they come from Spark, in a
+simulation from the simulated engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.estimate.batch_time import BatchTimeState
+    from penstock.model.decision import KeepRatio
+    from penstock.model.executors import EngineView
+    from penstock.model.goal import Goal
+    from penstock.model.query import QueryName, QuerySpec
+    from penstock.model.signal import BatchSignal, PlannedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """What earlier runs of a query taught; None where nothing recent is known.
+
+    ``first_rows`` may be read by the first batch; ``batch_time`` is what batches cost.
+    """
+
+    first_rows: int | None = None
+    batch_time: BatchTimeState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStarted:
+    """A query is there, and its first batch is not planned yet; or it was running already and is adopted.
+
+    Parameters
+    ----------
+    spec
+        Its name, sources and trigger.
+    goal
+        What it must deliver.
+    query_id
+        Spark's id, which lasts as long as the checkpoint.
+    cause
+        ``"start"`` or ``"adopt"``.
+    has_guard
+        Whether rows may be dropped somewhere in its plan.
+    warm_start
+        What earlier runs taught.
+    past
+        Reports of batches that ran before it was adopted, oldest first.
+    answered
+        Keep ratios that are on record for its batches, oldest first: the same batch gets the same answer for ever.
+    """
+
+    spec: QuerySpec
+    goal: Goal
+    query_id: str
+    cause: str = "start"
+    has_guard: bool = False
+    warm_start: WarmStart = field(default_factory=WarmStart)
+    past: tuple[BatchSignal, ...] = ()
+    answered: tuple[KeepRatio, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEnded:
+    """A query is gone, or is to be left alone from now on."""
+
+    query: QueryName
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlanned:
+    """A batch has its offsets and asks, before it reads a row, what it is to keep.
+
+    ``planned`` is what it takes and leaves, None where the source does not tell. ``is_rerun`` says that an earlier run
+    of the query planned it already.
+    """
+
+    query: QueryName
+    batch_id: int
+    planned: PlannedBatch | None
+    is_rerun: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFinished:
+    """A batch is done; ``core_s`` is for how long it kept cores busy, None where nobody knows."""
+
+    signal: BatchSignal
+    core_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorsSeen:
+    """The executors as they are now."""
+
+    view: EngineView
+
+
+@dataclass(frozen=True, slots=True)
+class GoalChanged:
+    """Somebody asks for something else; ``asked_by`` says who."""
+
+    query: QueryName
+    goal: Goal
+    asked_by: str = "user"
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = QueryStarted | QueryEnded | BatchPlanned | BatchFinished | ExecutorsSeen | GoalChanged | Tick

@@ -1,0 +1,309 @@
+"""Decisions: typed, frozen, complete. What is applied is in them, and nothing else is applied.
+
+A decision is recorded as an :class:`~penstock.model.action.Action` (:func:`to_action`), and comes back from the log as
+the equal decision (:func:`from_action`). "Nothing to do" and "cannot be done" are decisions too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from penstock.model.action import APPLICATION, Action, ActionKind
+from penstock.model.query import LimitUnit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.model.query import QueryName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision about one query, or about the whole application where ``query`` is empty.
+
+    Parameters
+    ----------
+    query
+        The query that it is about; :data:`~penstock.model.action.APPLICATION` for the application.
+    cause
+        What it answers to: ``"batch 12"``, ``"start"``, ``"tick"``.
+    reason
+        One sentence for a person, with the figures that decided.
+    expected
+        What it should bring about, to be compared with what happens.
+    """
+
+    kind: ClassVar[ActionKind]
+    query: QueryName = APPLICATION
+    cause: str
+    reason: str
+    expected: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        """What is acted on inside the query, for people."""
+        return ""
+
+    @property
+    def value(self) -> float | None:
+        """The new setting, for people and charts."""
+        return None
+
+    @property
+    def previous(self) -> float | None:
+        """The setting that it replaces."""
+        return None
+
+    @property
+    def unit(self) -> str:
+        """Of the settings."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLimit(Decision):
+    """A source of a query gives a batch no more than so many units, from the next planned batch on."""
+
+    kind: ClassVar[ActionKind] = ActionKind.READ_LIMIT
+    source: int
+    units: int
+    limit_unit: LimitUnit
+    previous_units: int | None = None
+
+    @property
+    def target(self) -> str:
+        """The source."""
+        return f"source {self.source}"
+
+    @property
+    def value(self) -> float | None:
+        """Units a batch."""
+        return float(self.units)
+
+    @property
+    def previous(self) -> float | None:
+        """Units a batch before."""
+        return None if self.previous_units is None else float(self.previous_units)
+
+    @property
+    def unit(self) -> str:
+        """Rows, files or bytes."""
+        return str(self.limit_unit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepRatio(Decision):
+    """What one batch keeps of its rows; the answer that its guards get, now and whenever it runs again.
+
+    Parameters
+    ----------
+    batch_id
+        The batch.
+    keep_ratio
+        Part of its rows that is kept; one or more keeps everything.
+    keep_floor
+        The least that is kept of any row.
+    late_before_s
+        Rows that arrived before this moment (seconds since the epoch) are too old to be out in time, and of them no
+        more is kept than the floor; None where no row counts as late.
+    previous_ratio
+        Of the batch before.
+    """
+
+    kind: ClassVar[ActionKind] = ActionKind.KEEP_RATIO
+    batch_id: int
+    keep_ratio: float
+    keep_floor: float
+    late_before_s: float | None = None
+    previous_ratio: float | None = None
+
+    @property
+    def target(self) -> str:
+        """The batch."""
+        return f"batch {self.batch_id}"
+
+    @property
+    def value(self) -> float | None:
+        """The ratio."""
+        return self.keep_ratio
+
+    @property
+    def previous(self) -> float | None:
+        """The ratio of the batch before."""
+        return self.previous_ratio
+
+    @property
+    def unit(self) -> str:
+        """A ratio."""
+        return "ratio"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executors(Decision):
+    """So many executors are to serve, and so many more to wait on standby."""
+
+    kind: ClassVar[ActionKind] = ActionKind.EXECUTORS
+    executors: int
+    standby: int = 0
+    previous_executors: int | None = None
+
+    @property
+    def value(self) -> float | None:
+        """Executors that are to serve."""
+        return float(self.executors)
+
+    @property
+    def previous(self) -> float | None:
+        """Executors that were to serve before."""
+        return None if self.previous_executors is None else float(self.previous_executors)
+
+    @property
+    def unit(self) -> str:
+        """Executors."""
+        return "executors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorsDone(Decision):
+    """What came of a decision on executors; ``took_s`` is None for one that another overtook."""
+
+    kind: ClassVar[ActionKind] = ActionKind.EXECUTORS_DONE
+    took_s: float | None = None
+    expected_s: float | None = None
+
+    @property
+    def value(self) -> float | None:
+        """Seconds from the decision to service, or until the last executor had left."""
+        return self.took_s
+
+    @property
+    def previous(self) -> float | None:
+        """Seconds that were expected."""
+        return self.expected_s
+
+    @property
+    def unit(self) -> str:
+        """Seconds."""
+        return "s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphPlan(Decision):
+    """Rows a second that each query of the graph is to read (tier one of ACES)."""
+
+    kind: ClassVar[ActionKind] = ActionKind.GRAPH_PLAN
+    targets_rows_per_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Govern(Decision):
+    """A query is governed from now on, or by another goal than before."""
+
+    kind: ClassVar[ActionKind] = ActionKind.GOVERN
+    query_id: str = ""
+    latency_s: float | None = None
+    minimum_accuracy: float = 1.0
+    priority: int = 1
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Decision):
+    """A query is not governed any more; its sources have their own limits."""
+
+    kind: ClassVar[ActionKind] = ActionKind.RELEASE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infeasible(Decision):
+    """The goal cannot be met with what there is."""
+
+    kind: ClassVar[ActionKind] = ActionKind.INFEASIBLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold(Decision):
+    """All stays as it is, although something asked for a change; or what did not fit fits again."""
+
+    kind: ClassVar[ActionKind] = ActionKind.HOLD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmanaged(Decision):
+    """A query, or one of its sources, cannot be acted on and is only observed."""
+
+    kind: ClassVar[ActionKind] = ActionKind.UNMANAGED
+    source: int | None = None
+
+    @property
+    def target(self) -> str:
+        """The source, where it is one."""
+        return "" if self.source is None else f"source {self.source}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActuatorOff(Decision):
+    """Something that this Spark does not offer."""
+
+    kind: ClassVar[ActionKind] = ActionKind.ACTUATOR_OFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault(Decision):
+    """Penstock itself, or what it stands on, failed."""
+
+    kind: ClassVar[ActionKind] = ActionKind.FAULT
+
+
+DECISIONS: tuple[type[Decision], ...] = (
+    ReadLimit, KeepRatio, Executors, ExecutorsDone, GraphPlan, Govern, Release, Infeasible, Hold, Unmanaged,
+    ActuatorOff, Fault,
+)  # fmt: skip
+_BY_KIND = {kind.kind: kind for kind in DECISIONS}
+_COMMON = frozenset(each.name for each in fields(Decision))
+
+
+def to_action(decision: Decision) -> Action:
+    """The decision as it goes into the log.
+
+    Examples
+    --------
+    >>> from penstock.model.query import QueryName
+    >>> limit = ReadLimit(
+    ...     query=QueryName("clicks"), cause="batch 3", reason="2.1 s", source=0, units=900, limit_unit=LimitUnit.ROWS
+    ... )
+    >>> action = to_action(limit)
+    >>> action.kind.value, action.target, action.value, action.unit
+    ('read_limit', 'source 0', 900.0, 'rows')
+    >>> from_action(action) == limit
+    True
+    """
+    details = {each.name: getattr(decision, each.name) for each in fields(decision) if each.name not in _COMMON}
+    return Action(
+        decision.kind,
+        decision.query,
+        decision.cause,
+        decision.reason,
+        target=decision.target,
+        value=decision.value,
+        previous=decision.previous,
+        unit=decision.unit,
+        expected=dict(decision.expected),
+        details={name: _plain(value) for name, value in details.items() if value is not None},
+    )
+
+
+def from_action(action: Action) -> Decision:
+    """The decision that was recorded."""
+    kind = _BY_KIND[action.kind]
+    details: dict[str, Any] = dict(action.details)
+    if kind is ReadLimit:
+        details["limit_unit"] = LimitUnit(details["limit_unit"])
+    return kind(query=action.query, cause=action.cause, reason=action.reason, expected=dict(action.expected), **details)
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    if isinstance(value, LimitUnit):
+        return value.value
+    return dict(value) if hasattr(value, "items") else value
