@@ -15,8 +15,8 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors must run th
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.cli.explanation import explain_query
 from penstock.model import QueryName
+from penstock.report import explain
 from penstock.spark.load import register
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def main(scratch: str) -> None:
         query = pen.govern(writer).with_latency("4 seconds").with_priority(5).start()
         wait_for_batches(query, 8)
         print_batches(query)
-        for sentence in explain_query(pen.store, QueryName("waves")).sentences:
-            print(sentence)
+        print(explain(pen.store, QueryName("waves")))
         query.stop()
     spark.stop()
 

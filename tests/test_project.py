@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import penstock
+from penstock.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -107,10 +108,26 @@ def test_every_silenced_line_has_its_reason() -> None:
 
 def direct_requirements() -> list[Requirement]:
     project = PYPROJECT["project"]
-    return [
-        Requirement(line)
-        for line in [*project["dependencies"], *project.get("optional-dependencies", {}).get("dev", [])]
-    ]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    found = [Requirement(line) for line in [*project["dependencies"], *extras]]
+    return [requirement for requirement in found if requirement.name != "penstock"]
+
+
+def test_every_extra_brings_what_the_code_asks_for() -> None:
+    """The packages that a missing extra is told by are those that it installs, and whoever develops has them all."""
+    extras = {
+        name: [Requirement(line) for line in lines]
+        for name, lines in PYPROJECT["project"]["optional-dependencies"].items()
+    }
+
+    def brought(name: str) -> set[str]:
+        inner = {package for each in extras[name] for extra in each.extras for package in brought(extra)}
+        return inner | {each.name.replace("-", "_") for each in extras[name] if not each.extras}
+
+    assert {name: brought(name) for name in extras if name != "dev"} == {
+        name: set(packages) for name, packages in EXTRAS.items()
+    }
+    assert set().union(*EXTRAS.values()) <= brought("dev")
 
 
 def test_pins_satisfy_the_direct_dependencies() -> None:
@@ -163,6 +180,14 @@ def test_decisions_import_no_world() -> None:
     }
     assert {"pyspark", "sqlite3", "time", "random"} <= forbidden
     assert found == set()
+
+
+def test_private_members_of_spark_are_used_in_one_package() -> None:
+    """Whatever PySpark hides behind an underscore is touched in ``spark/internals`` alone."""
+    private = re.compile(r"\._(?:jvm|jsc|jsq|jdf|jwrite|jlistenerobj|jsparkSession|gateway|sc)\b")
+    using = {path for path in PACKAGE.rglob("*.py") if private.search(path.read_text(encoding="utf-8"))}
+    assert using
+    assert {path.parent for path in using} == {PACKAGE / "spark" / "internals"}
 
 
 def test_changelog_has_a_place_for_the_next_change() -> None:

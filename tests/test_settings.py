@@ -85,7 +85,7 @@ def test_value_out_of_bounds_is_refused(key: str, side: int, distance: float) ->
     assert allowed_values(OPTIONS[key]) in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "many", "", None, [1], True])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "many", "", None, [1], True, 10**400])
 @pytest.mark.parametrize("key", NUMBERS)
 def test_what_is_no_number_is_refused(key: str, value: object) -> None:
     """NaN, infinity, words and booleans are not numbers for any setting."""
@@ -125,7 +125,8 @@ def test_later_sources_win(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[store]\npat = 1\n", "did you mean 'store.path'"),
-        ("[nothing]\nx = 1\n", "no such setting"),
+        ("[nothing]\nx = 1\n", "no such section; known: queries, executors, admission"),
+        ("[stor]\n", r"no such section; did you mean 'store'\?"),
         ("path = 1\n", r"must be a section: \[path\]"),
         ("[store\n", "not valid TOML"),
         ('[store]\npath = " "\n', "a text that is not empty"),
@@ -138,6 +139,41 @@ def test_mistakes_in_a_file_are_named(text: str, message: str, tmp_path: Path) -
     file.write_text(text)
     with pytest.raises(InvalidSettingError, match=message):
         load_settings(file)
+
+
+def test_a_declaration_may_stand_in_the_same_file(tmp_path: Path) -> None:
+    """The sections of queries and executors are somebody else's to read, and no mistake."""
+    file = tmp_path / "penstock.toml"
+    file.write_text('[queries.clicks]\nlatency = "5 seconds"\n[executors]\nmaximum = 8\n[store]\npath = "a.db"\n')
+    assert load_settings(file) == load_settings(arguments={"store.path": "a.db"})
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("PENSTOCK_STORE_PAHT", "did you mean 'PENSTOCK_STORE_PATH'?"),
+        ("PENSTOCK_X", "'penstock settings --json' lists all variables"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_told(variable: str, hint: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody else's variable stops nothing; a mistyped one is told, with the name that was meant."""
+    settings = load_settings(environment={variable: "x.db", "PENSTOCK_GRAPH_BATCH_S": "3"})
+    assert settings == load_settings(arguments={"graph.batch_s": 3})
+    assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("penstock", "WARNING", f"environment variable {variable!r} is no setting and is ignored; {hint}")
+    ]
+
+
+def test_a_variable_of_a_command_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    """What a command of Penstock reads itself is no mistake."""
+    assert load_settings(environment={"PENSTOCK_TRACES": "traces"}) == Settings()
+    assert caplog.records == []
+
+
+def test_a_known_variable_with_a_bad_value_is_refused() -> None:
+    """A value that cannot be meant stays an error, though an unknown name is none."""
+    with pytest.raises(InvalidSettingError, match=r"'scaling\.every_s' = 'often' is not allowed: a number from 0\.1"):
+        load_settings(environment={"PENSTOCK_SCALING_EVERY_S": "often"})
 
 
 def test_file_that_is_not_text(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@
     PenstockError                 every error below; its text names the thing and the remedy
     ├── InvalidGoalError          a goal that cannot mean anything (latency below zero, accuracy above one)
     ├── InvalidSettingError       a setting that is unknown or outside its bounds
+    ├── InvalidDeclarationError   a file that declares an application, with the line that must change
     ├── InvalidProfileError       a load profile or trace that cannot be read
     ├── InvalidGraphError         a graph of elements that cannot run: a cycle, a stream nobody produces
     ├── InfeasibleError           minima that do not fit the engines, with what to relax
@@ -13,6 +14,7 @@
     ├── UnsupportedSessionError   a session that cannot be governed, such as Spark Connect
     ├── StoreError                the action log cannot be opened, written or understood
     ├── EnvironmentCheckError     Java, Python or memory is not what Spark needs
+    ├── MissingExtraError         a package that only some parts need, with the command that installs it
     ├── ArtifactError             jars that cannot be resolved or found
     ├── BrokerError               a Kafka broker, topic or group that does not do what was asked
     └── ClusterError              a Spark cluster or engine that does not start, stop, answer or fit
@@ -39,6 +41,26 @@ class InvalidSettingError(PenstockError, ValueError):
         super().__init__(f"setting {key!r} = {value!r} is not allowed: {allowed}")
 
 
+class InvalidDeclarationError(PenstockError, ValueError):
+    """A file that declares an application and cannot be meant as it is written.
+
+    Examples
+    --------
+    >>> str(InvalidDeclarationError("penstock.toml", 3, "priority is 'high', a text", "write a whole number"))
+    "penstock.toml, line 3: priority is 'high', a text: write a whole number"
+    >>> str(InvalidDeclarationError("penstock.toml", None, "there is no such file", "write one"))
+    'penstock.toml: there is no such file: write one'
+    """
+
+    def __init__(self, path: str, line: int | None, problem: str, remedy: str) -> None:
+        self.path = path
+        self.line = line
+        self.problem = problem
+        self.remedy = remedy
+        place = path if line is None else f"{path}, line {line}"
+        super().__init__(f"{place}: {problem}: {remedy}")
+
+
 class InvalidProfileError(PenstockError, ValueError):
     """A load profile or trace file that cannot be used, with the place where it goes wrong."""
 
@@ -58,6 +80,14 @@ class InfeasibleError(PenstockError):
 
 class InvalidGuardError(PenstockError, ValueError):
     """A guard or operator on columns that are not there, or not of a kind that serves."""
+
+
+class InvalidMomentError(PenstockError, ValueError):
+    """A text that names no moment."""
+
+    def __init__(self, text: object) -> None:
+        allowed = "write a time such as '2026-01-05T10:00:00', or how long ago, such as '10 minutes'"
+        super().__init__(f"{text!r} is not a time: {allowed}")
 
 
 class UnknownQueryError(PenstockError, LookupError):
@@ -80,6 +110,21 @@ class StoreError(PenstockError):
 
 class EnvironmentCheckError(PenstockError):
     """The machine lacks something that Spark needs."""
+
+
+class MissingExtraError(PenstockError, ImportError):
+    """A package that only some parts of Penstock need is not installed."""
+
+    def __init__(self, extra: str, purpose: str, packages: list[str]) -> None:
+        self.extra = extra
+        self.packages = packages
+        listing = ", ".join(packages)
+        self._given = (extra, purpose, packages)
+        super().__init__(f"{purpose} needs what is not installed ({listing}): pip install 'penstock[{extra}]'")
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str, list[str]]]:
+        """Let the error come out of a worker process: one that cannot be unpickled leaves its pool waiting for ever."""
+        return type(self), self._given
 
 
 class ArtifactError(PenstockError):

@@ -6,6 +6,7 @@ arguments. The reference page is generated from this module (``penstock settings
 
 from __future__ import annotations
 
+import logging
 import math
 import tomllib
 from dataclasses import Field, dataclass, field, fields, replace
@@ -15,9 +16,16 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.errors import InvalidSettingError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
+DECLARATION_SECTIONS = ("queries", "executors")
+"""Sections that a file may hold beside the settings: :func:`penstock.declaration.read_declaration` reads them."""
+
+_VARIABLES_OF_COMMANDS = frozenset({"PENSTOCK_TRACES"})
+"""Variables with the prefix that are no settings, but are read by a command: nobody mistyped them."""
+
+logger = logging.getLogger("penstock")
 
 
 def _option(
@@ -27,8 +35,11 @@ def _option(
     unit: str = "",
     low: float | None = None,
     high: float | None = None,
+    choices: tuple[str, ...] = (),
 ) -> Any:  # noqa: ANN401 - the dataclass machinery wants a field where the annotation says a plain value
-    return field(default=default, metadata={"help": help_text, "unit": unit, "low": low, "high": high})
+    return field(
+        default=default, metadata={"help": help_text, "unit": unit, "low": low, "high": high, "choices": choices}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +84,12 @@ class SheddingSettings:
         2.0, "Batches within which a backlog is to be gone; it counts as demand spread over these.",
         unit="batches", low=0.5, high=1000,
     )  # fmt: skip
-    headroom: float = _option(
-        0.0, "Share of the capacity that is left free when a fraction to keep is chosen.",
-        unit="ratio", low=0, high=0.5,
-    )  # fmt: skip
-    dead_band: float = _option(
-        0.01, "A fraction to keep that differs from the one in force by less than this share is not set.",
-        unit="ratio", low=0, high=0.5,
+    deviations: float = _option(
+        1.64, "Standard deviations of a batch's own scatter that must still be in time: 1.64 is 95 % of batches.",
+        unit="deviations", low=0, high=6,
     )  # fmt: skip
     smallest_keep: float = _option(
-        0.001, "A fraction to keep is never below this: a weight is one over it, and must stay a number.",
+        0.001, "A keep ratio is never below this: a weight is one over it, and must stay a number.",
         unit="ratio", low=1e-6, high=1,
     )  # fmt: skip
 
@@ -92,9 +99,11 @@ class StoreSettings:
     """Where decisions and observations are kept."""
 
     path: str = _option("penstock.db", "File of the action log and the time series.", unit="path")
-    series_days: float = _option(
-        7.0, "Age at which observations are deleted; actions are kept for ever.", unit="days", low=0.01, high=3650
-    )
+    series_days: float = _option(7.0, "Age at which observations are deleted.", unit="days", low=0.01, high=3650)
+    action_days: float = _option(
+        30.0, "Age at which read limits and keep ratios that others have replaced are deleted; other actions stay.",
+        unit="days", low=0.01, high=3650,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,55 @@ class ObserveSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingSettings:
+    """When the number of executors is looked at, and what it is decided by."""
+
+    every_s: float = _option(1.0, "How often the executors are looked at.", unit="s", low=0.1, high=3600)
+    interval_s: float = _option(15.0, "Length of a sample that policies decide by.", unit="s", low=0.1, high=3600)
+    start_s: float = _option(
+        30.0, "Time that an executor is expected to take from being asked for to its first task, until it is measured.",
+        unit="s", low=0.1, high=3600,
+    )  # fmt: skip
+    backlog_ratio: float = _option(
+        0.4, "Limit of the rows that wait over the rows that arrive within the latency goal; above it executors are "
+        "missing.",
+        unit="ratio", low=0.01, high=10,
+    )  # fmt: skip
+    down_every_s: float = _option(60.0, "Least time between two steps down.", unit="s", low=0, high=86_400)
+    warm_up_s: float = _option(
+        30.0, "Time after a start or a new executor of which policies do not learn.", unit="s", low=0, high=3600
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DirectiveSettings:
+    """How a batch asks for its keep ratio when it is planned."""
+
+    enabled: bool = _option(
+        True, "Let a batch ask the driver; where false, the keep ratio comes one batch late by a property."
+    )
+    timeout_s: float = _option(
+        0.5, "Longest wait for an answer; after it the last recorded keep ratio holds.", unit="s", low=0.01, high=60
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSettings:
+    """How queries that read what others write are planned together."""
+
+    plan_every_s: float = _option(
+        10.0, "How often the targets of all queries of the graph are planned anew.", unit="s", low=0.1, high=3600
+    )
+    batch_s: float = _option(
+        2.0, "Length of a batch that the plan counts on until batches are measured.", unit="s", low=0.01, high=600
+    )
+    policy: str = _option(
+        "max", "Which of its readers a query follows: the fastest ('max'), or the slowest ('min') as a chain would.",
+        choices=("max", "min"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All sections."""
 
@@ -115,6 +173,9 @@ class Settings:
     shedding: SheddingSettings = field(default_factory=SheddingSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     observe: ObserveSettings = field(default_factory=ObserveSettings)
+    scaling: ScalingSettings = field(default_factory=ScalingSettings)
+    directives: DirectiveSettings = field(default_factory=DirectiveSettings)
+    graph: GraphSettings = field(default_factory=GraphSettings)
 
     def __post_init__(self) -> None:
         for key, option, value in self.options():
@@ -157,10 +218,29 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     arguments: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Settings from a TOML file, then environment variables, then arguments; later ones win."""
-    settings = Settings()
-    if path is not None:
-        settings = settings.with_values(_from_toml(Path(path)))
+    """Settings from a TOML file, then environment variables, then arguments; later ones win.
+
+    The sections of a declaration, ``[queries.NAME]`` and ``[executors]``, may stand in the same file. A variable that
+    begins with ``PENSTOCK_`` and is no setting is told to the logger ``penstock`` and otherwise ignored: it may belong
+    to another program.
+    """
+    settings = Settings() if path is None else Settings().with_values(_from_toml(Path(path)))
+    return overlaid(settings, environment=environment, arguments=arguments)
+
+
+def overlaid(
+    settings: Settings,
+    *,
+    environment: Mapping[str, str] | None = None,
+    arguments: Mapping[str, object] | None = None,
+) -> Settings:
+    """The same settings with those of environment variables, then of arguments, in their place.
+
+    Examples
+    --------
+    >>> overlaid(Settings(), environment={"PENSTOCK_STORE_PATH": "a.db"}, arguments={"graph.batch_s": 1}).store.path
+    'a.db'
+    """
     if environment is not None:
         settings = settings.with_values(_from_environment(environment))
     return settings.with_values(arguments) if arguments else settings
@@ -168,15 +248,21 @@ def load_settings(
 
 def _from_toml(path: Path) -> dict[str, object]:
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InvalidSettingError("file", str(path), f"cannot be read ({error.strerror})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSettingError("file", str(path), f"not valid TOML ({error})") from error
     values: dict[str, object] = {}
+    sections = [section.name for section in fields(Settings)]
     for section, content in tree.items():
+        if section in DECLARATION_SECTIONS:
+            continue
         if not isinstance(content, dict):
             raise InvalidSettingError(section, content, f"a top-level key must be a section: [{section}]")
+        if section not in sections:
+            known = [*DECLARATION_SECTIONS, *sections]
+            raise InvalidSettingError(section, content, f"no such section; {suggestion(section, known)}")
         values.update({f"{section}.{key}": value for key, value in content.items()})
     return values
 
@@ -188,9 +274,19 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, object]:
         if not variable.startswith(ENVIRONMENT_PREFIX):
             continue
         if variable not in by_variable:
-            raise InvalidSettingError(variable, text, _unknown(variable, list(by_variable)))
+            if variable not in _VARIABLES_OF_COMMANDS:
+                # Without the prefix: what all variables share would make any two of them look alike.
+                close = closest(variable.removeprefix(ENVIRONMENT_PREFIX), _without_prefix(by_variable))
+                meant = f"did you mean '{ENVIRONMENT_PREFIX}{close}'?"
+                hint = meant if close else "'penstock settings --json' lists all variables"
+                logger.warning("environment variable %r is no setting and is ignored; %s", variable, hint)
+            continue
         values[by_variable[variable]] = text
     return values
+
+
+def _without_prefix(variables: Iterable[str]) -> list[str]:
+    return [variable.removeprefix(ENVIRONMENT_PREFIX) for variable in variables]
 
 
 def environment_variable(key: str) -> str:
@@ -209,6 +305,8 @@ def allowed_values(option: Field[Any]) -> str:
     kind: type[object] = type(option.default)
     if kind is bool:
         return "true or false"
+    if option.metadata["choices"]:
+        return " or ".join(repr(choice) for choice in option.metadata["choices"])
     if kind is str:
         return "a text that is not empty"
     noun = "a whole number" if kind is int else "a number"
@@ -228,7 +326,7 @@ def _convert(key: str, option: Field[Any], value: object) -> object:
         return str(value)
     try:
         number = float(cast("str", value)) if not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidSettingError(key, value, allowed_values(option)) from error
     if kind is int:
         if not math.isfinite(number) or number != int(number):
@@ -241,7 +339,8 @@ def _check(key: str, option: Field[Any], value: object) -> None:
     if isinstance(value, bool) or isinstance(option.default, bool):
         acceptable = isinstance(value, bool) and isinstance(option.default, bool)
     elif isinstance(option.default, str):
-        acceptable = isinstance(value, str) and bool(value.strip())
+        choices = option.metadata["choices"]
+        acceptable = isinstance(value, str) and (value in choices if choices else bool(value.strip()))
     else:
         low, high = option.metadata["low"], option.metadata["high"]
         acceptable = isinstance(value, int | float) and math.isfinite(value) and low <= value <= high
@@ -250,7 +349,31 @@ def _check(key: str, option: Field[Any], value: object) -> None:
 
 
 def _unknown(key: str, known: list[str]) -> str:
+    return f"no such setting; {suggestion(key, known)}"
+
+
+def closest(name: str, known: Collection[str]) -> str | None:
+    """The known name that was most likely meant, or None where none is close.
+
+    Examples
+    --------
+    >>> closest("latancy", ["latency", "weight"]), closest("colour", ["latency", "weight"])
+    ('latency', None)
+    """
     import difflib  # noqa: PLC0415 - only a mistake needs it
 
-    close = difflib.get_close_matches(key, known, n=1)
-    return f"no such setting; did you mean {close[0]!r}?" if close else f"no such setting; known: {', '.join(known)}"
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
+
+
+def suggestion(name: str, known: Collection[str]) -> str:
+    """What to say of a name that nobody knows: the one that was most likely meant, else all that there are.
+
+    Examples
+    --------
+    >>> suggestion("latancy", ["latency", "weight"])
+    "did you mean 'latency'?"
+    >>> suggestion("colour", ["latency", "weight"])
+    'known: latency, weight'
+    """
+    close = closest(name, known)
+    return f"did you mean {close!r}?" if close else f"known: {', '.join(known)}"

@@ -11,8 +11,8 @@ from penstock.apps.run import QueryFigures
 from penstock.bench.elastic import ElasticSetting
 from penstock.bench.elastic_result import ElasticResult, Look
 from penstock.cli.bench_elastic import print_elastic
-from penstock.cluster.scaler import ENGINE
-from penstock.model import Action, ActionKind, Mode
+from penstock.model import APPLICATION, Action, ActionKind, Mode
+from penstock.model.decision import Executors, ExecutorsDone, to_action
 from penstock.store import MemoryStore
 
 FIGURES = QueryFigures("waiting", 3, 900, 1.0, 300.0, 1.0, 1.5, 2.0, 2.0, 5.0, 7.0, 0, 800)
@@ -21,12 +21,20 @@ FIGURES = QueryFigures("waiting", 3, 900, 1.0, 300.0, 1.0, 1.5, 2.0, 2.0, 5.0, 7
 def result() -> ElasticResult:
     """From 1 to 2 (overtaken) to 4 executors and back to 1, 1,000 s after the epoch."""
     store = MemoryStore()
-    store.append(Action(ActionKind.EXECUTORS, ENGINE, "start", "first", value=1), time_s=990.0, mode=Mode.ACT)
-    for time_s, previous, value, service_s in ((1010.0, 1, 2, None), (1015.0, 2, 4, 9.5), (1100.0, 4, 1, 2.5)):
-        action = Action(ActionKind.EXECUTORS, ENGINE, "proactive", "more is to come", value=value, previous=previous)
-        decided = store.append(action, time_s=time_s, mode=Mode.ACT)
-        done = Action(ActionKind.EXECUTORS_DONE, ENGINE, f"action {decided.action_id}", "there", value=service_s)
-        store.append(done, time_s=time_s + 10.0, mode=Mode.ACT)
+    first = Executors(cause="start", reason="first", executors=1, number=1)
+    store.append(to_action(first), time_s=990.0, mode=Mode.ACT)
+    changes = ((1010.0, 1, 2, None), (1015.0, 2, 4, 9.5), (1100.0, 4, 1, 2.5))
+    for number, (time_s, previous, executors, service_s) in enumerate(changes, start=2):
+        decision = Executors(
+            cause="proactive",
+            reason="more is to come",
+            executors=executors,
+            previous_executors=previous,
+            number=number,
+        )
+        store.append(to_action(decision), time_s=time_s, mode=Mode.ACT)
+        done = ExecutorsDone(cause=f"decision {number}", reason="there", took_s=service_s, number=number)
+        store.append(to_action(done), time_s=time_s + 10.0, mode=Mode.ACT)
     sizes = [1] * 20 + [4] * 80 + [1] * 20
     looks = tuple(Look(1000.0 + second, size, size, 100.0, 50.0) for second, size in enumerate(sizes))
     return ElasticResult(
@@ -87,7 +95,7 @@ def test_a_decision_without_its_end_is_a_miss() -> None:
     found = result()
     assert not replace(found, actions=found.actions[:-1]).is_met
     store = MemoryStore()
-    fault = store.append(Action(ActionKind.FAULT, ENGINE, "cycle", "no"), time_s=1.0, mode=Mode.ACT)
+    fault = store.append(Action(ActionKind.FAULT, APPLICATION, "cycle", "no"), time_s=1.0, mode=Mode.ACT)
     assert not replace(found, actions=(*found.actions, fault)).is_met
 
 

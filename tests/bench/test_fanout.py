@@ -6,17 +6,18 @@ from typing import cast
 
 import pytest
 
-from penstock.apps.stage_run import StageBatch, StageWindow
 from penstock.apps.stages import SHAPES, StageGraph, StageTopics, shape_named
-from penstock.bench.fanout_calibration import calibrate, service_rate, states_of
+from penstock.bench.fanout import mode_settings
+from penstock.bench.fanout_capacity import find_capacity, states_of
 from penstock.bench.fanout_figures import ACES, MODES, Fanout, StageFigures, stage_figures
-from penstock.bench.fanout_runs import GraphRun, GraphRuns
+from penstock.bench.fanout_runs import GraphRun, GraphRuns, StageBatch, StageWindow
 from penstock.errors import PenstockError
-from penstock.estimate.service_rate import ServiceRate
+from penstock.model.query import QueryName
+from penstock.settings import load_settings
 
 
 def batches(stage: str, ends_s: list[float], rows: int) -> list[StageBatch]:
-    return [StageBatch(stage, end_s - 1.0, 1.0, rows, 5.0, 0.5, None) for end_s in ends_s]
+    return [StageBatch(stage, end_s - 1.0, 1.0, rows, 5.0, 0.5) for end_s in ends_s]
 
 
 def run(done: list[StageBatch], rows: int) -> GraphRun:
@@ -48,22 +49,6 @@ def test_a_window_without_a_finished_batch_has_no_age() -> None:
     assert found.rows_per_s == pytest.approx(40.0)
 
 
-def test_cost_needs_a_batch() -> None:
-    """A stage that finished nothing is told by name."""
-    with pytest.raises(PenstockError, match="'slow'"):
-        service_rate("slow", batches("slow", [1.0], 10), batches("fast", [1.0], 10), batch_s=2.0)
-
-
-@pytest.mark.parametrize(("few_core_s", "idle"), [(0.5, 0.0), (0.05, 0.0), (2.0, 0.0)])
-def test_cost_without_a_fixed_part(few_core_s: float, idle: float) -> None:
-    """Small batches that are not dearer for each row, or dearer than large ones, give no fixed cost below zero."""
-    few = [StageBatch("fast", 0.0, 1.0, 100, 0.0, few_core_s, None)]
-    many = [StageBatch("fast", 0.0, 1.0, 200, 0.0, 1.0, None)]
-    rate = service_rate("fast", few, many, batch_s=2.0)
-    assert rate.rows_per_core_s == pytest.approx(200.0)
-    assert rate.idle_rows_per_s == pytest.approx(idle)
-
-
 def test_gain_is_of_medians_over_rounds() -> None:
     """One bad round of a mode does not decide."""
     runs = {"plain": (100.0, 100.0, 10.0), "min_flow": (50.0, 50.0, 50.0), ACES: (120.0, 5.0, 120.0)}
@@ -80,11 +65,19 @@ def test_gain_is_of_medians_over_rounds() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
 def test_shapes_are_graphs(shape: StageGraph) -> None:
-    """Every shape passes the checks of a graph, and every weight is on a result that nobody reads."""
-    rates = dict.fromkeys((stage.name for stage in shape.stages), ServiceRate(100.0, 5.0))
-    graph = shape.elements(rates, offered_rows_per_s=9.0, cores=2)
-    for element, readers in zip(graph.elements, graph.readers, strict=True):
-        assert (element.weight is None) == bool(readers)
+    """Every shape is an application whose weights are on results that nobody reads, and which a user could declare."""
+    application = shape.application()
+    assert application.has_graph
+    for stage in shape.stages:
+        assert (stage.weight is None) == bool(application.readers(QueryName(stage.name)))
+
+
+def test_modes_are_settings_that_exist() -> None:
+    """Plain Spark is not attached; the others differ in nothing but the policy of the graph."""
+    chosen = {mode: mode_settings(mode, 3.0) for mode in MODES}
+    assert chosen.pop("plain") is None
+    policies = {mode: load_settings(arguments=values).graph.policy for mode, values in chosen.items()}
+    assert policies == {"min_flow": "min", ACES: "max"}
 
 
 def test_unknown_shape_names_the_known_ones() -> None:
@@ -101,7 +94,7 @@ def test_topics_of_two_runs_differ() -> None:
 def test_states_come_from_the_later_half() -> None:
     """A stage that alternates between cheap and dear batches has these two states; its warm-up does not count."""
     costs_s = [50.0] * 8 + [1.0, 1.0, 4.0, 4.0] * 2
-    done = [StageBatch("fast", float(place), 1.0, 100, 0.0, cost, None) for place, cost in enumerate(costs_s)]
+    done = [StageBatch("fast", float(place), 1.0, 100, 0.0, cost) for place, cost in enumerate(costs_s)]
     found = states_of("fast", done)
     assert (found.fast_s, found.slow_s) == pytest.approx((0.01, 0.04))
     assert found.slow_share == pytest.approx(0.8)
@@ -128,7 +121,7 @@ class BacklogRuns:
         costs = {stage: slower * (self.fixed_core_s + limit_rows * row_s) for stage, row_s in self.row_core_s.items()}
         period_s = max(self.batch_s, sum(costs.values()) / self.cores)
         done = [
-            StageBatch(stage, number * period_s, 1.0, limit_rows, 5.0, core_s, None)
+            StageBatch(stage, number * period_s, 1.0, limit_rows, 5.0, core_s)
             for number in range(6)
             for stage, core_s in costs.items()
         ]
@@ -137,14 +130,11 @@ class BacklogRuns:
 
 
 def test_capacity_is_what_cores_bound() -> None:
-    """Limits grow until they do no more rows a second; costs come out as they are, whatever the warm-up said."""
+    """Limits grow until they do no more rows a second, whatever the warm-up said."""
     runs = BacklogRuns()
     said: list[str] = []
-    found = calibrate(cast("GraphRuns", runs), said.append)
-    assert found.capacity_rows_per_s == pytest.approx(runs.cores / sum(runs.row_core_s.values()), rel=0.1)
+    found = find_capacity(cast("GraphRuns", runs), said.append)
+    assert found.rows_per_s == pytest.approx(runs.cores / sum(runs.row_core_s.values()), rel=0.1)
     assert runs.limits[1] > runs.limits[0] / 2
-    assert runs.limits[-1] < runs.limits[-2]
-    for stage, row_s in runs.row_core_s.items():
-        assert 1.0 / found.rates[stage].rows_per_core_s == pytest.approx(row_s, rel=1e-6)
-        assert found.rates[stage].idle_rows_per_s * row_s * runs.batch_s == pytest.approx(runs.fixed_core_s, rel=1e-6)
+    assert set(found.states) == set(runs.row_core_s)
     assert said[0].startswith("warm-up")

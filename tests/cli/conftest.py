@@ -1,46 +1,26 @@
-"""A real store with a small history, and the command line called as a shell would."""
+"""A real store with a small history, and no settings from outside."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cli import main
 from penstock.model import Action, ActionKind, Metric, Mode, QueryName, SeriesPoint
 from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 CLICKS, VIEWS = QueryName("clicks"), QueryName("views")
 BEGAN_S = 1_700_000_000.0
 
 
-class Outcome(NamedTuple):
-    """What a shell sees of a command."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in [name for name in os.environ if name.startswith("PENSTOCK_")]:
         monkeypatch.delenv(variable)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    def call(*words: str) -> Outcome:
-        code = main(words)
-        written = capsys.readouterr()
-        return Outcome(code, written.out, written.err)
-
-    return call
 
 
 def limit(value: float, previous: float | None = None, *, cause: str = "batch 1", source: int = 0) -> Action:

@@ -68,6 +68,9 @@ def test_no_words_give_the_help(run: Callable[..., Any]) -> None:
         ["log", "--store", "{store}"],
         ["log", "--store", "{store}", "--last", "1"],
         ["log", "--store", "{store}", "--query", "nobody"],
+        ["log", "--store", "{store}", "--last", "0"],
+        ["log", "--store", "{store}", "--last", "0", "--query", "nobody"],
+        ["status", "--store", "{store}"],
         ["explain", "clicks", "--store", "{store}"],
         ["explain", "views", "--store", "{store}"],
     ],
@@ -81,6 +84,7 @@ def test_json_is_one_object(words: list[str], run: Callable[..., Any], store_pat
 
 ERRORS = {
     "missing store": (["log", "--store", "{place}/none.db"], "none.db"),
+    "missing store of status": (["status", "--store", "{place}/none.db"], "none.db"),
     "missing store of explain": (["explain", "clicks", "--store", "{place}/none.db"], "none.db"),
     "store that is none": (["log", "--store", "{place}/bad.toml"], "bad.toml"),
     "unknown query": (["explain", "clocks", "--store", "{store}"], "known queries: clicks, views"),
@@ -114,14 +118,22 @@ def test_errors_are_one_line(case: str, run: Callable[..., Any], store_path: Pat
 
 
 def test_bad_environment_is_one_line(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistyped variable is named, with the right one, even where a command needs the store alone."""
-    monkeypatch.setenv("PENSTOCK_STORE_PAHT", "x.db")
+    """A bad value of a variable is named, with what is allowed, even where a command needs the store alone."""
+    monkeypatch.setenv("PENSTOCK_GRAPH_BATCH_S", "x")
     outcome = run("log")
     assert outcome.code == 2
-    assert outcome.err == (
-        "error: setting 'PENSTOCK_STORE_PAHT' = 'x.db' is not allowed: "
-        "no such setting; did you mean 'PENSTOCK_STORE_PATH'?\n"
-    )
+    assert outcome.err == ("error: setting 'graph.batch_s' = 'x' is not allowed: a number from 0.01 to 600 s\n")
+
+
+def test_unknown_variable_stops_no_command(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mistyped variable is named, with the right one, and the command does its work."""
+    monkeypatch.setenv("PENSTOCK_STORE_PAHT", "x.db")
+    assert run("settings").code == 0
+    assert caplog.messages == [
+        "environment variable 'PENSTOCK_STORE_PAHT' is no setting and is ignored; did you mean 'PENSTOCK_STORE_PATH'?"
+    ]
 
 
 def raise_in_log(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -20,6 +20,7 @@ from penstock.cli.checks import (
     CheckResult,
     Surroundings,
     check_checkpoint_directory,
+    check_directives,
     check_executor_python,
     check_host_name,
     check_java,
@@ -198,3 +199,21 @@ def test_a_missing_member_names_the_ability_and_the_remedy() -> None:
     assert "read limits of running queries: off" in result.found
     assert "pyspark>=4.2,<4.4" in result.remedy
     assert checks_module.members_result({}).passed
+
+
+def test_directives_say_which_way_they_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the driver can be asked it is; where not, the property channel is named, with what to allow."""
+    well = check_directives(Surroundings())
+    assert well.passed
+    assert well.found.startswith("asks the driver: 127.0.0.1:")
+    monkeypatch.setattr("penstock.spark.directives.ask", lambda *_: None)
+    silent = check_directives(Surroundings())
+    assert "property channel" in silent.found
+    assert "a batch late" in silent.remedy
+
+    def refuse(*_: object) -> None:
+        raise OSError("not permitted")
+
+    monkeypatch.setattr("penstock.spark.directives._Listener", refuse)
+    refused = check_directives(Surroundings())
+    assert refused.found == "property channel: no port to listen on (not permitted)"

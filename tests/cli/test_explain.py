@@ -1,47 +1,26 @@
-"""The explanation of a query."""
+"""The command that explains a query."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from penstock.cli.explanation import _PHRASES, explain_query
-from penstock.errors import UnknownQueryError
-from penstock.model import Action, ActionKind, Metric, Mode, QueryName, SeriesPoint
-from penstock.store import MemoryStore
+from penstock.model import APPLICATION, Action, ActionKind, Mode, QueryName
+from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-CLICKS = QueryName("clicks")
 
-
-def act(kind: ActionKind, reason: str = "because", **fields: Any) -> Action:
-    return Action(kind, CLICKS, "batch 7", reason, **fields)
-
-
-def recorded(*actions: Action, mode: Mode = Mode.ACT) -> MemoryStore:
-    store = MemoryStore()
-    for second, action in enumerate(actions):
-        store.append(action, time_s=100.0 + second, mode=mode)
-    return store
-
-
-def kinds(store: MemoryStore) -> list[ActionKind]:
-    return [entry.action.kind for entry in explain_query(store, CLICKS).actions]
-
-
-def test_tells_goal_limit_decision_and_effect(run: Callable[..., Any], store_path: Path) -> None:
-    """The sentences name the goal, the limit in force and not the older one, the last decision, and what came of it."""
+def test_tells_goal_limit_and_effect(run: Callable[..., Any], store_path: Path) -> None:
+    """The lines name the goal, the limit in force and not the older one, and what came of it."""
     text = run("explain", "clicks", "--store", str(store_path)).out
+    assert len(text.splitlines()) <= 8
     assert "latency goal 5 s" in text
-    assert "source 0, reads at most 2,500 rows a batch" in text
+    assert "reads at most 2,500 rows a batch from source 0" in text
     assert "at most 1,000" not in text
-    assert "within the dead band" in text
-    assert "bring batch_duration_s to 2; it is 2.5 on average over 2 points since" in text
+    assert "batch duration was expected to be 2 s; it is 2.5 s on average over 2 points since" in text
 
 
 def test_summarises_series_by_part(run: Callable[..., Any], store_path: Path) -> None:
@@ -51,7 +30,7 @@ def test_summarises_series_by_part(run: Callable[..., Any], store_path: Path) ->
     whole = rows["batch_duration_s", ""]
     assert (whole["latest"], whole["low"], whole["high"], whole["count"]) == (3.0, 2.0, 9.0, 3)
     assert rows["batch_duration_s", "addBatch"]["latest"] == 1.5
-    assert [entry["kind"] for entry in document["actions"]] == ["govern", "read_limit", "hold"]
+    assert [entry["kind"] for entry in document["actions"]] == ["govern", "read_limit"]
 
 
 def test_observed_query_without_decisions(run: Callable[..., Any], store_path: Path) -> None:
@@ -59,56 +38,42 @@ def test_observed_query_without_decisions(run: Callable[..., Any], store_path: P
     assert "nothing was decided about it yet" in run("explain", "views", "--store", str(store_path)).out
 
 
-def test_released_query_has_no_limits_in_force() -> None:
-    """After a release the limits of before are not told as if they held."""
-    limit = act(ActionKind.READ_LIMIT, target="source 0", value=10.0, unit="rows")
-    assert kinds(recorded(act(ActionKind.GOVERN), limit, act(ActionKind.RELEASE))) == [ActionKind.RELEASE]
+def test_a_query_named_engine_is_a_query_like_any_other(run: Callable[..., Any], tmp_path: Path) -> None:
+    """What is decided about the application is not taken for that query's, nor the other way round."""
+    path = tmp_path / "engine.db"
+    with SqliteStore(path) as store:
+        govern = Action(ActionKind.GOVERN, QueryName("engine"), "start", "latency goal 3 s")
+        executors = Action(ActionKind.EXECUTORS, APPLICATION, "start", "as declared", value=2.0, unit="executors")
+        store.append_all([govern, executors], time_s=1.0, mode=Mode.ACT)
+
+    def rows(*words: str) -> list[dict[str, Any]]:
+        document: dict[str, list[dict[str, Any]]] = json.loads(run(*words, "--json", "--store", str(path)).out)
+        return document["rows"]
+
+    assert [row["kind"] for row in rows("log", "--query", "engine")] == ["govern"]
+    assert [row["kind"] for row in rows("log", "--query", "(application)")] == ["executors"]
+    assert [row["query"] for row in rows("status")] == ["engine"]
+    told = run("explain", "engine", "--store", str(path)).out
+    assert "latency goal 3 s" in told
+    assert "(application) 2 are to serve" in told
+    lines = run("log", "--store", str(path)).out.splitlines()
+    assert ["engine" in line for line in lines] == [False, True, False]
+    assert "(application)" in lines[2]
 
 
-def test_governed_again_after_release() -> None:
-    """Limits of an earlier life of the query are not told, those of this one are, set before the start or after."""
-    old, new = (act(ActionKind.READ_LIMIT, target=f"source {index}", value=10.0) for index in (0, 1))
-    store = recorded(act(ActionKind.GOVERN), old, act(ActionKind.RELEASE), new, act(ActionKind.GOVERN))
-    entries = explain_query(store, CLICKS).actions
-    assert [(entry.action.kind, entry.action.target) for entry in entries] == [
-        (ActionKind.GOVERN, ""),
-        (ActionKind.READ_LIMIT, "source 1"),
-    ]
+def test_no_escape_sequence_reaches_the_terminal(run: Callable[..., Any], tmp_path: Path) -> None:
+    """Names and reasons that would clear a screen or fake a line are shown, not obeyed, by every command."""
+    path, name = tmp_path / "evil.db", QueryName("a\x1b[2J\x9b1m\u202eb\r\nc")
+    with SqliteStore(path) as store:
+        for kind in (ActionKind.GOVERN, ActionKind.FAULT, ActionKind.EXECUTORS):
+            action = Action(kind, name, "\x1b]0;cause\x07", "\x1b[31mreason\n", target="\x1bT", value=1.0, unit="\x1bu")
+            store.append(action, time_s=1.0, mode=Mode.ACT)
+        fault = Action(ActionKind.FAULT, APPLICATION, "tick", "\x1b[31mreason")
+        store.append(fault, time_s=1.0, mode=Mode.ACT)
 
-
-def test_answered_hold_is_not_told() -> None:
-    """A hold that a newer limit has answered is history; a fault stays worth telling."""
-    limit = act(ActionKind.READ_LIMIT, target="source 0", value=10.0)
-    store = recorded(act(ActionKind.GOVERN), act(ActionKind.HOLD), act(ActionKind.FAULT), limit)
-    assert kinds(store) == [ActionKind.GOVERN, ActionKind.READ_LIMIT, ActionKind.FAULT]
-
-
-@pytest.mark.parametrize("kind", ActionKind)
-def test_every_kind_has_a_sentence(kind: ActionKind) -> None:
-    """Whatever is decided can be explained, and the sentence has the reason and no unfilled place."""
-    sentences = explain_query(recorded(act(kind, value=0.5, previous=1.0)), CLICKS).sentences
-    assert kind in _PHRASES
-    assert len(sentences) == 1
-    assert sentences[0].endswith(", batch 7: because")
-    assert "{" not in sentences[0]
-
-
-def test_observe_only_is_said() -> None:
-    """Decisions that were not carried out are told as such."""
-    store = recorded(act(ActionKind.READ_LIMIT, value=10.0), mode=Mode.OBSERVE)
-    assert "observed only, not carried out" in explain_query(store, CLICKS).sentences[0]
-
-
-def test_expectation_without_series_is_skipped() -> None:
-    """An expectation that no series can confirm gives no sentence about its effect."""
-    store = recorded(act(ActionKind.READ_LIMIT, value=10.0, expected={"mood": 1.0, "lag_rows": 5.0}))
-    assert len(explain_query(store, CLICKS).sentences) == 1
-    store.append_points([SeriesPoint(101.0, CLICKS, Metric.LAG_ROWS, 8.0)])
-    assert "lag_rows to 5; it is 8 on average over 1 points" in explain_query(store, CLICKS).sentences[1]
-
-
-def test_unknown_query_lists_the_known_ones() -> None:
-    """The error carries the names that would have worked."""
-    with pytest.raises(UnknownQueryError) as caught:
-        explain_query(recorded(act(ActionKind.GOVERN)), QueryName("clocks"))
-    assert caught.value.known == ["clicks"]
+    calls = (["status"], ["log"], ["explain", name], ["explain", "\x1b[2J"], ["log", "--follow", "--until", "2"])
+    for words in calls:
+        outcome = run(*words, "--store", str(path))
+        written = outcome.out + outcome.err
+        assert "\\x1b" in written
+        assert [character for character in written if not character.isprintable() and character != "\n"] == []

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.cli.log import LogFilter, follow_actions
+from penstock.cli.log import follow_actions
 from penstock.cli.options import open_store, parse_moment_s
 from penstock.model import Action, ActionKind, Mode, QueryName
+from penstock.report import LogFilter
 from penstock.store import MemoryStore, SqliteStore
 
 if TYPE_CHECKING:
@@ -121,6 +122,17 @@ def test_follow_writes_lines_while_another_process_records(store_path: Path) -> 
         assert json.loads(reader.stdout.readline())["cause"] == "batch 3"
         reader.terminate()
         assert reader.stderr.read() == ""
+
+
+def test_everything_is_written_piece_by_piece(
+    run: Callable[..., Any], store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--last 0 --json`` never asks for all actions at once, and is one object all the same."""
+    monkeypatch.delattr(SqliteStore, "actions")
+    outcome = run("log", "--last", "0", "--json", "--store", str(store_path), "--kind", "read_limit")
+    document = json.loads(outcome.out)
+    assert document["older_exist"] is False
+    assert [row["action_id"] for row in document["rows"]] == [2, 3]
 
 
 def test_observed_actions_are_marked(run: Callable[..., Any], tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from penstock.cluster.engine_settings import engine_settings
 from penstock.cluster.engine_spec import EngineSpec, Kubernetes, Place, Standalone, Yarn
-from penstock.cluster.plan import Bounds
 from penstock.errors import ClusterError
+from penstock.model import ExecutorBounds
 
 SPEC = EngineSpec(
-    "clicks", Bounds(minimum=1, maximum=8, first=3), cores=2, memory="4g", memory_overhead="1g", driver_memory="2g",
+    "clicks", ExecutorBounds(1, 8, 3), cores=2, memory="4g", memory_overhead="1g", driver_memory="2g",
     release_within_s=90, jars=("a.jar", "b.jar"), settings={"spark.sql.shuffle.partitions": "16"},
 )  # fmt: skip
 PLACES: list[Place] = [
@@ -43,6 +43,15 @@ def test_standalone_is_capped_at_the_maximum() -> None:
     assert settings["spark.master"] == "spark://master:7077"
     assert settings["spark.cores.max"] == "16"
     assert "spark.executor.instances" not in settings
+
+
+def test_standalone_tells_where_the_page_of_its_master_is() -> None:
+    """Where it is known: whoever scales the application asks there what the cluster can give."""
+    key, page = "spark.penstock.master.page", "http://master:8080"
+    assert engine_settings(SPEC, Standalone("spark://master:7077", page))[key] == page
+    assert all(key not in engine_settings(SPEC, place) for place in PLACES)
+    with pytest.raises(ClusterError, match=key):
+        engine_settings(EngineSpec("clicks", settings={key: page}), Yarn())
 
 
 def test_yarn_starts_with_the_first_size() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from penstock.cluster.master import parse_answer
 from penstock.cluster.standalone import (
     default_directory,
     read_cluster,
@@ -20,6 +19,7 @@ from penstock.cluster.standalone import (
 )
 from penstock.cluster.standalone_config import StandaloneSpec
 from penstock.errors import ClusterError
+from penstock.spark.standalone_master import parse_answer
 
 SPEC = {"workers": 1, "cores": 4, "memory": "4g", "heap": "256m"}
 

@@ -1,4 +1,4 @@
-"""What must hold of every controller, whatever it decides."""
+"""What must hold of the logic of every query, and of an application, whatever they decide."""
 
 from __future__ import annotations
 
@@ -9,46 +9,56 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.admission import AdmissionController, AdmissionState
+from penstock.control.keep_ratio import KeepController
+from penstock.control.query_logic import QueryLogic, QueryState
 from penstock.model import (
-    Action,
-    ActionKind,
     BatchSignal,
     Goal,
+    GuardSignal,
     LimitUnit,
+    PlannedBatch,
     QueryName,
     QuerySpec,
     SourceSignal,
     SourceSpec,
 )
-from penstock.settings import AdmissionSettings
+from penstock.model.decision import Decision, KeepRatio, ReadLimit, from_action, to_action
+from penstock.settings import AdmissionSettings, SheddingSettings
 
 QUERY = QueryName("q")
 OWN_LIMIT_ROWS = 700_000
+MINIMUM = 0.05
 
-Build = Callable[[AdmissionState | None], AdmissionController]
+Build = Callable[[QueryState | None], QueryLogic]
 
 
-def _admission(units: tuple[LimitUnit | None, ...]) -> Build:
+def _logic(units: tuple[LimitUnit | None, ...], *, has_guard: bool = False) -> Build:
     spec = QuerySpec(
         QUERY,
         tuple(SourceSpec(index, "s", unit, OWN_LIMIT_ROWS if unit else None) for index, unit in enumerate(units)),
     )
-    return lambda state: AdmissionController(spec, Goal(latency=4.0), AdmissionSettings(), state=state)
+    goal = Goal(latency=4.0, minimum_accuracy=MINIMUM if has_guard else 1.0)
+    shedding = SheddingSettings() if has_guard else None
+    return lambda state: QueryLogic(spec, goal, AdmissionSettings(), shedding, state=state)
 
 
-CONTROLLERS: dict[str, tuple[Build, int]] = {
-    "admission, one source": (_admission((LimitUnit.ROWS,)), 1),
-    "admission, three units": (_admission((LimitUnit.ROWS, LimitUnit.FILES, LimitUnit.BYTES)), 3),
-    "admission, one left alone": (_admission((LimitUnit.ROWS, None)), 2),
+LOGICS: dict[str, tuple[Build, int]] = {
+    "one source": (_logic((LimitUnit.ROWS,)), 1),
+    "three units": (_logic((LimitUnit.ROWS, LimitUnit.FILES, LimitUnit.BYTES)), 3),
+    "one unmanaged": (_logic((LimitUnit.ROWS, None)), 2),
+    "with a guard": (_logic((LimitUnit.ROWS,), has_guard=True), 1),
+    "with a guard and two sources": (_logic((LimitUnit.ROWS, LimitUnit.FILES), has_guard=True), 2),
 }
+
+Event = PlannedBatch | BatchSignal
 
 
 @st.composite
-def histories(draw: st.DrawFn, sources: int) -> list[BatchSignal]:
-    """Batches of any size, length and lag, as a query might report them."""
-    signals, now_s = [], 1000.0
-    for batch_id in range(draw(st.integers(1, 25))):
+def histories(draw: st.DrawFn, sources: int) -> list[Event]:
+    """Batches of any size, length and lag, as a query might plan and report them."""
+    events: list[Event] = []
+    now_s = 1000.0
+    for batch_id in range(draw(st.integers(1, 20))):
         parts = tuple(
             SourceSignal(
                 index,
@@ -60,74 +70,109 @@ def histories(draw: st.DrawFn, sources: int) -> list[BatchSignal]:
         )
         duration_s = draw(st.floats(0.001, 600.0))
         rows = sum(part.rows for part in parts)
-        signals.append(BatchSignal(QUERY, batch_id, now_s, duration_s, rows, parts))
+        events.append(PlannedBatch(batch_id, now_s, parts))
+        guard = None
+        if draw(st.booleans()):
+            kept = draw(st.integers(0, rows))
+            guard = GuardSignal(rows, kept, draw(st.floats(MINIMUM, 1.0)), draw(st.none() | st.floats(0, now_s)))
+        events.append(BatchSignal(QUERY, batch_id, now_s, duration_s, rows, parts, guard=guard))
         now_s += duration_s
-    return signals
+    return events
 
 
-def run(build: Build, signals: list[BatchSignal], state: AdmissionState | None = None) -> list[Action]:
-    logic = build(state)
-    actions = [] if state else logic.on_start()
-    return actions + [action for signal in signals for action in logic.on_batch(signal)]
+def decide(logic: QueryLogic, event: Event) -> list[Decision]:
+    """What a logic says to a batch that is planned, or done."""
+    if isinstance(event, PlannedBatch):
+        answer = logic.on_planned(event.batch_id, event)
+        return [] if answer is None else [answer]
+    return logic.on_batch(event)
 
 
-@pytest.mark.parametrize("name", CONTROLLERS)
+def run(build: Build, events: list[Event]) -> list[Decision]:
+    logic = build(None)
+    return [*logic.on_start(), *(decision for event in events for decision in decide(logic, event))]
+
+
+every_logic = pytest.mark.parametrize("name", LOGICS)
+
+
+@every_logic
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_the_same_events_give_the_same_actions(name: str, data: st.DataObject) -> None:
-    """A controller has no clock and no randomness of its own, and does not change what it is told."""
-    build, sources = CONTROLLERS[name]
-    signals = data.draw(histories(sources))
-    before = copy.deepcopy(signals)
-    first, second = run(build, signals), run(build, signals)
-    assert first == second
-    assert signals == before
+def test_the_same_events_give_the_same_decisions(name: str, data: st.DataObject) -> None:
+    """A logic has no clock and no randomness of its own, and does not change what it is told."""
+    build, sources = LOGICS[name]
+    events = data.draw(histories(sources))
+    before = copy.deepcopy(events)
+    assert run(build, events) == run(build, events)
+    assert events == before
 
 
-@pytest.mark.parametrize("name", CONTROLLERS)
+@every_logic
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_a_snapshot_goes_on_like_the_original(name: str, data: st.DataObject) -> None:
-    """Built from a snapshot taken anywhere, a controller decides what the original decides."""
-    build, sources = CONTROLLERS[name]
-    signals = data.draw(histories(sources))
-    cut = data.draw(st.integers(0, len(signals)))
+    """Built from a snapshot taken anywhere, a logic decides what the original decides."""
+    build, sources = LOGICS[name]
+    events = data.draw(histories(sources))
+    cut = data.draw(st.integers(0, len(events)))
     original = build(None)
     original.on_start()
-    for signal in signals[:cut]:
-        original.on_batch(signal)
+    for event in events[:cut]:
+        decide(original, event)
     copied = build(original.snapshot())
-    for signal in signals[cut:]:
-        assert copied.on_batch(signal) == original.on_batch(signal)
+    for event in events[cut:]:
+        assert decide(copied, event) == decide(original, event)
     assert copied.snapshot() == original.snapshot()
 
 
-@pytest.mark.parametrize("name", CONTROLLERS)
+@every_logic
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_every_limit_is_within_its_bounds(name: str, data: st.DataObject) -> None:
-    """Never less than one unit, never more than the source's own limit, never for a source that is left alone."""
-    build, sources = CONTROLLERS[name]
-    for action in run(build, data.draw(histories(sources))):
-        if action.kind is ActionKind.READ_LIMIT:
-            assert action.value is not None
-            assert 1 <= action.value <= OWN_LIMIT_ROWS
-            assert action.value == int(action.value)
-            assert action.unit in {unit.value for unit in LimitUnit}
-        assert action.reason
-        assert action.cause
+def test_every_decision_is_within_its_bounds_and_survives_the_log(name: str, data: st.DataObject) -> None:
+    """Limits between one unit and the source's own, ratios not below the floor, and each one read back as it was."""
+    build, sources = LOGICS[name]
+    for decision in run(build, data.draw(histories(sources))):
+        if isinstance(decision, ReadLimit):
+            assert 1 <= decision.units <= OWN_LIMIT_ROWS
+        if isinstance(decision, KeepRatio) and "no answer" not in decision.reason:
+            assert decision.keep_ratio >= MINIMUM
+        assert decision.reason
+        assert decision.cause
+        assert from_action(to_action(decision)) == decision
 
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_the_budget_never_outgrows_what_was_seen(data: st.DataObject) -> None:
     """No batch may be more than the growth factor times the largest one seen so far."""
-    build, sources = CONTROLLERS["admission, one source"]
+    build, sources = LOGICS["one source"]
     logic = build(None)
     logic.on_start()
     largest = 0
-    for signal in data.draw(histories(sources)):
-        logic.on_batch(signal)
-        largest = max(largest, signal.rows)
-        if signal.batch_id > 0 and largest:
-            assert logic.budget_rows <= max(4.0 * largest, 1000.0)
+    for event in data.draw(histories(sources)):
+        decide(logic, event)
+        if isinstance(event, BatchSignal):
+            largest = max(largest, event.rows)
+            if event.batch_id > 0 and largest:
+                assert logic.budget_rows <= max(4.0 * largest, 1000.0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_batch_that_asks_again_gets_the_same_answer(data: st.DataObject) -> None:
+    """Whatever happened in between, and also from the answers on record alone."""
+    build, sources = LOGICS["with a guard"]
+    logic = build(None)
+    answers: dict[int, KeepRatio] = {}
+    for event in data.draw(histories(sources)):
+        if isinstance(event, PlannedBatch):
+            answer = logic.on_planned(event.batch_id, event)
+            assert answer is not None
+            answers[event.batch_id] = answer
+            assert logic.on_planned(event.batch_id, None) == answer
+            assert logic.on_planned(event.batch_id, event, is_rerun=True) == answer
+    state = logic.snapshot().keep
+    reborn = KeepController(QUERY, Goal(latency=4.0, minimum_accuracy=MINIMUM), SheddingSettings(), state)
+    for batch_id, answer in answers.items():
+        assert reborn.recorded(batch_id) == answer

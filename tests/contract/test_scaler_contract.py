@@ -24,6 +24,7 @@ from penstock.control.scaling import (
     Schedule,
     StaticPeak,
 )
+from penstock.model.executors import ExecutorBounds
 from penstock.model.scaling import ScaleDecision, ScalingSignal
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ MAKERS: dict[str, Callable[[], Scaler]] = {
 }
 
 every_scaler = pytest.mark.parametrize("name", sorted(SCALERS))
-SETTINGS = GuardSettings(least=2, most=9)
+SETTINGS = GuardSettings(ExecutorBounds(2, 9))
 
 
 def _signals(count: int, *, seed: int = 4, begin: int = 0) -> list[ScalingSignal]:
@@ -64,7 +65,7 @@ def _signals(count: int, *, seed: int = 4, begin: int = 0) -> list[ScalingSignal
                 processed_rows_per_s=float(min(demand, 1_000.0 * executors)),
                 busy_share=float(min(load, 1.0)),
                 backlog_rows=float(share * demand * 30.0),
-                queue_share=float(share),
+                backlog_ratio=float(share),
                 batch_s=float(0.5 + 5.0 * load),
                 trigger_s=5.0,
             )
@@ -142,7 +143,7 @@ def test_snapshot_does_not_change(name: str) -> None:
 def test_guards_hold_bounds(name: str) -> None:
     """Inside its guards no scaler leaves its bounds, whatever it wishes."""
     answers = _answers(Guarded(MAKERS[name](), SETTINGS), _signals(300))
-    assert all(SETTINGS.least <= answer.executors <= SETTINGS.most for answer in answers)
+    assert all(2 <= answer.executors <= 9 for answer in answers)
 
 
 @every_scaler

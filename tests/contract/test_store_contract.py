@@ -13,7 +13,8 @@ import pytest
 import penstock.store
 from penstock.errors import StoreError
 from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction, SeriesPoint
-from penstock.store import MemoryStore, SqliteStore, Store
+from penstock.settings import StoreSettings
+from penstock.store import MemoryStore, SqliteStore, Store, forget_old
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,6 +37,14 @@ READ_LIMIT = Action(
     previous=1000.0,
     unit="rows",
     expected={"duration_s": 0.1 + 0.2, "größe": -1e-300},
+    details={
+        "source": 0,
+        "units": 2**70,
+        "rate": 0.1 + 0.2,
+        "flag": True,
+        "unit": "größe",
+        "targets": {"a": [1.5, {}]},
+    },
 )
 
 
@@ -49,6 +58,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     except StoreError:
         return  # closed by the test
     assert ids == list(range(1, len(ids) + 1))
+    opened.close()
+
+
+@pytest.fixture(params=sorted(STORES))
+def shrinking_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Every store in turn, empty; actions may be deleted from it, which leaves gaps between the ids."""
+    opened = STORES[request.param](tmp_path)
+    yield opened
     opened.close()
 
 
@@ -170,6 +187,67 @@ def test_filters_choose_actions(store: Store, filters: dict[str, object], expect
     chosen = store.actions(**filters)  # type: ignore[arg-type]
 
     assert chosen == [recorded[action_id - 1] for action_id in expected_ids]
+    if "last" not in filters:
+        assert list(store.each_action(**filters)) == chosen  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "last", "expected_ids"),
+    [
+        ([ActionKind.HOLD, ActionKind.INFEASIBLE], 2, [5, 6]),
+        ([ActionKind.READ_LIMIT, ActionKind.INFEASIBLE], 1, [5]),
+        ([ActionKind.READ_LIMIT, ActionKind.INFEASIBLE], 9, [3, 5]),
+        ([ActionKind.READ_LIMIT, ActionKind.FAULT], 0, []),
+        (list(ActionKind), 3, [3, 5, 6]),
+    ],
+)
+def test_the_newest_of_several_kinds(store: Store, kinds: list[ActionKind], last: int, expected_ids: list[int]) -> None:
+    """``last`` counts over all kinds together, not for each of them."""
+    _fill(store)
+
+    assert [record.action_id for record in store.actions(query=CLICKS, kinds=kinds, last=last)] == expected_ids
+
+
+def test_several_actions_are_recorded_together(store: Store) -> None:
+    """They have one time and follow each other in the order given; none at all is no error."""
+    store.append(_hold(), time_s=1.0, mode=Mode.ACT)
+
+    recorded = store.append_all([READ_LIMIT, _hold(TAXIS)], time_s=2.0, mode=Mode.OBSERVE)
+
+    assert [(each.action_id, each.time_s, each.mode) for each in recorded] == [
+        (2, 2.0, Mode.OBSERVE),
+        (3, 2.0, Mode.OBSERVE),
+    ]
+    assert store.actions(after_id=1) == recorded
+    assert store.append_all([], time_s=3.0, mode=Mode.ACT) == []
+
+
+def test_actions_are_recorded_together_or_not_at_all(store: Store) -> None:
+    """One action that cannot be stored keeps its neighbours out too, and no id is used up."""
+    with pytest.raises(StoreError, match="not valid Unicode"):
+        store.append_all([_hold(), _hold(reason="\udcff"), _hold()], time_s=1.0, mode=Mode.ACT)
+
+    assert store.actions() == []
+    assert store.append(_hold(), time_s=1.0, mode=Mode.ACT).action_id == 1
+
+
+@pytest.mark.parametrize(
+    "detail", [math.nan, [math.inf], {"deep": {"er": -math.inf}}, {1: 2.0}, {1, 2}, b"bytes", "\udcff", {"\udcff": 1}]
+)
+def test_details_that_would_not_come_back_are_refused(store: Store, detail: object) -> None:
+    """Whatever JSON has no word for, or another one, never reaches the log."""
+    with pytest.raises(StoreError, match="read_limit of 'clicks'"):
+        store.append(replace(READ_LIMIT, details={"it": detail}), time_s=1.0, mode=Mode.ACT)
+
+    assert store.actions() == []
+
+
+def test_many_actions_come_one_by_one(store: Store) -> None:
+    """However many portions they are read in, each comes once and in order."""
+    store.append_all([_hold(TAXIS if number % 3 else CLICKS) for number in range(2500)], time_s=1.0, mode=Mode.ACT)
+
+    assert [record.action_id for record in store.each_action()] == list(range(1, 2501))
+    assert [record.action_id for record in store.each_action(query=CLICKS, after_id=10)] == list(range(13, 2501, 3))
 
 
 def test_last_below_zero_is_refused(store: Store) -> None:
@@ -340,6 +418,64 @@ def test_old_points_are_deleted_and_actions_stay(store: Store) -> None:
     assert len(store.actions()) == 1
 
 
+def _batch_history(store: Store) -> None:
+    """Twenty batches of two queries, a second each: a limit of source 0 and a ratio; source 1 was limited once."""
+    store.append(replace(READ_LIMIT, target="source 1"), time_s=0.0, mode=Mode.ACT)
+    for batch in range(20):
+        ratio = Action(ActionKind.KEEP_RATIO, CLICKS, "planned", "fits", target=f"batch {batch}", value=0.5)
+        actions = [READ_LIMIT, ratio, replace(ratio, query=TAXIS), _hold()]
+        store.append_all(actions, time_s=float(batch), mode=Mode.ACT)
+
+
+def test_old_decisions_of_batches_are_deleted(shrinking_store: Store) -> None:
+    """Those of the given kinds before the given moment go; the moment itself, other kinds and what follows stay."""
+    store = shrinking_store
+    _batch_history(store)
+    kinds = (ActionKind.READ_LIMIT, ActionKind.KEEP_RATIO)
+
+    assert store.delete_actions(before_s=15.0, kinds=()) == 0
+    assert store.delete_actions(before_s=15.0, kinds=kinds) == 45
+    assert store.delete_actions(before_s=15.0, kinds=kinds) == 0
+
+    ratios = store.actions(query=CLICKS, kinds=[ActionKind.KEEP_RATIO])
+    assert [record.action.target for record in ratios] == [f"batch {batch}" for batch in range(15, 20)]
+    assert len(store.actions(kinds=[ActionKind.HOLD])) == 20
+    assert list(store.each_action()) == store.actions()
+
+
+def test_what_is_in_force_is_never_deleted(shrinking_store: Store) -> None:
+    """The newest of each query and kind stays whatever its age, and so does the last limit of each source."""
+    store = shrinking_store
+    _batch_history(store)
+
+    store.delete_actions(before_s=math.inf, kinds=list(ActionKind))
+
+    left = [(record.action.query, record.action.kind, record.action.target) for record in store.actions()]
+    assert left == [
+        (CLICKS, ActionKind.READ_LIMIT, "source 1"),
+        (CLICKS, ActionKind.READ_LIMIT, "source 0"),
+        (CLICKS, ActionKind.KEEP_RATIO, "batch 19"),
+        (TAXIS, ActionKind.KEEP_RATIO, "batch 19"),
+        (CLICKS, ActionKind.HOLD, ""),
+    ]
+    newest_id = store.actions(last=1)[0].action_id
+    assert store.append(_hold(), time_s=1.0, mode=Mode.ACT).action_id == newest_id + 1
+
+
+def test_old_rows_are_forgotten_by_the_settings(shrinking_store: Store) -> None:
+    """Observations go after ``series_days``, replaced limits and ratios after ``action_days``."""
+    store, day_s = shrinking_store, 86_400.0
+    for day in range(4):
+        store.append(READ_LIMIT, time_s=day * day_s, mode=Mode.ACT)
+        store.append_points([_point(day * day_s)])
+    settings = StoreSettings(series_days=2.0, action_days=1.0)
+
+    assert forget_old(store, settings, now_s=3.5 * day_s) == 2 + 3
+
+    assert [record.time_s for record in store.actions()] == [3 * day_s]
+    assert len(store.points(CLICKS, Metric.LAG_ROWS)) == 2
+
+
 def test_a_closed_store_refuses_everything(store: Store) -> None:
     """Recording and reading after close are plain errors; closing again is not."""
     store.append(_hold(), time_s=1.0, mode=Mode.ACT)
@@ -351,6 +487,8 @@ def test_a_closed_store_refuses_everything(store: Store) -> None:
         lambda: store.append_points([_point(1.0)]),
         lambda: store.append_points([]),
         lambda: store.delete_points(before_s=1.0),
+        lambda: store.delete_actions(before_s=1.0, kinds=[ActionKind.HOLD]),
+        lambda: list(store.each_action()),
         store.actions,
         store.queries,
         lambda: store.points(CLICKS, Metric.LAG_ROWS),

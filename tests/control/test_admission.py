@@ -1,14 +1,12 @@
-"""Single decisions of the admission controller."""
+"""Single decisions on what a query may read."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.control.admission import AdmissionController
+from penstock.control.query_logic import QueryLogic
 from penstock.control.target import target_batch_s
 from penstock.model import (
-    Action,
-    ActionKind,
     BatchSignal,
     Goal,
     LimitUnit,
@@ -17,16 +15,15 @@ from penstock.model import (
     SourceSignal,
     SourceSpec,
 )
+from penstock.model.decision import Decision, ReadLimit, Unmanaged
 from penstock.settings import AdmissionSettings
 
 QUERY = QueryName("q")
 
 
-def build(*sources: SourceSpec, latency: float | None = 5.0, enforced: bool = True) -> AdmissionController:
+def build(*sources: SourceSpec, latency: float | None = 5.0, enforced: bool = True) -> QueryLogic:
     spec = QuerySpec(QUERY, sources or (SourceSpec(0, "s", LimitUnit.ROWS),))
-    return AdmissionController(
-        spec, Goal(latency=latency), AdmissionSettings(batch_share_of_goal=0.5), enforced=enforced
-    )
+    return QueryLogic(spec, Goal(latency=latency), AdmissionSettings(batch_share_of_goal=0.5), enforced=enforced)
 
 
 def batch(batch_id: int, duration_s: float, *sources: SourceSignal) -> BatchSignal:
@@ -34,8 +31,8 @@ def batch(batch_id: int, duration_s: float, *sources: SourceSignal) -> BatchSign
     return BatchSignal(QUERY, batch_id, batch_id * 10.0, duration_s, rows, sources)
 
 
-def limits(actions: list[Action]) -> dict[str, float | None]:
-    return {action.target: action.value for action in actions if action.kind is ActionKind.READ_LIMIT}
+def limits(decisions: list[Decision]) -> dict[str, float]:
+    return {decision.target: float(decision.units) for decision in decisions if isinstance(decision, ReadLimit)}
 
 
 def test_first_limits_by_unit() -> None:
@@ -64,14 +61,14 @@ def test_the_first_batch_teaches_nothing() -> None:
 
 
 def test_a_source_left_alone_gets_no_limit_and_its_rows_count() -> None:
-    """A source that cannot be limited is never in an action, and takes its part of the budget."""
+    """A source that cannot be limited is never in a decision, and takes its part of the budget."""
     logic = build(SourceSpec(0, "kafka", LimitUnit.ROWS), SourceSpec(1, "rate", None, reason="takes no limit"))
     assert limits(logic.on_start()) == {"source 0": 1000.0}
     for index in range(6):
-        actions = logic.on_batch(
+        decisions = logic.on_batch(
             batch(index, 0.5, SourceSignal(0, 1000, 1000.0, 1e6), SourceSignal(1, 200, 200.0, None))
         )
-        assert "source 1" not in limits(actions)
+        assert "source 1" not in limits(decisions)
 
 
 def test_the_configured_limit_stays_an_upper_bound() -> None:
@@ -84,7 +81,7 @@ def test_the_configured_limit_stays_an_upper_bound() -> None:
         for value in limits(logic.on_batch(batch(index, 0.2, SourceSignal(0, 1500, 1500.0, 1e6)))).values()
     ]
     assert values
-    assert max(value or 0.0 for value in values) == 1500.0
+    assert max(values) == 1500.0
 
 
 def test_a_single_file_larger_than_the_budget_is_still_read() -> None:
@@ -103,8 +100,8 @@ def test_file_limits_follow_the_rows_in_a_file() -> None:
     files = 1.0
     for index in range(30):
         rows = int(files * 100)
-        actions = logic.on_batch(batch(index, 0.2 + rows * 1e-4, SourceSignal(0, rows, files, 1e6)))
-        files = float(limits(actions).get("source 0") or files)
+        decisions = logic.on_batch(batch(index, 0.2 + rows * 1e-4, SourceSignal(0, rows, files, 1e6)))
+        files = float(limits(decisions).get("source 0", files))
     assert files * 100 * 1e-4 + 0.2 == pytest.approx(2.5, rel=0.1)
 
 
@@ -118,7 +115,7 @@ def test_limits_of_two_sources_are_shared_by_their_lag() -> None:
         signal = batch(
             index, 0.2 + (a + b) * 2e-5, SourceSignal(0, a, float(a), 9e6), SourceSignal(1, b, float(b), 1e6)
         )
-        share |= {key: float(value or 0) for key, value in limits(logic.on_batch(signal)).items()}
+        share |= limits(logic.on_batch(signal))
     assert share["source 0"] / share["source 1"] == pytest.approx(9.0, rel=0.1)
 
 
@@ -128,14 +125,14 @@ def test_a_source_that_ignores_its_limit_is_left_alone_with_the_reason() -> None
     logic.on_start()
     slow = [batch(index, 10.0, SourceSignal(0, 900_000, 900_000.0, 0.0)) for index in range(8)]
     decided = [logic.on_batch(signal) for signal in slow]
-    blamed = [index for index, actions in enumerate(decided) for a in actions if a.kind is ActionKind.UNMANAGED]
+    blamed = [index for index, decisions in enumerate(decided) for a in decisions if isinstance(a, Unmanaged)]
     assert blamed == [2]
-    assert all(limits(actions) == {} for actions in decided[3:])
+    assert all(limits(decisions) == {} for decisions in decided[3:])
     observed = build(enforced=False)
     observed.on_start()
     for signal in slow:
         found = observed.on_batch(signal)
-        assert all(action.kind is not ActionKind.UNMANAGED for action in found)
+        assert not any(isinstance(decision, Unmanaged) for decision in found)
 
 
 def test_unknown_lag_is_not_a_lag_of_zero() -> None:
@@ -144,8 +141,8 @@ def test_unknown_lag_is_not_a_lag_of_zero() -> None:
     logic.on_start()
     for index in range(20):
         rows = int(logic.budget_rows)
-        actions = logic.on_batch(batch(index, 0.2 + rows * 2e-5, SourceSignal(0, rows, float(rows), None)))
-        assert all(action.kind is ActionKind.READ_LIMIT for action in actions)
+        decisions = logic.on_batch(batch(index, 0.2 + rows * 2e-5, SourceSignal(0, rows, float(rows), None)))
+        assert all(isinstance(decision, ReadLimit) for decision in decisions)
     assert logic.budget_rows == pytest.approx(2.3 / 2e-5, rel=0.1)
 
 

@@ -11,7 +11,7 @@ from penstock.control.allocation import Allocation, allocate
 from penstock.control.utility import Utility, UtilityKind
 from penstock.errors import InfeasibleError
 from penstock.model.graph import Element, ElementGraph, Engine, Inputs, InputStream
-from penstock.sim.topology import TopologyShape, draw_topology
+from penstock.research.topology import TopologyShape, draw_topology
 
 LOG = Utility(UtilityKind.LOG)
 EXPONENTIAL = Utility(UtilityKind.EXPONENTIAL, 50.0)

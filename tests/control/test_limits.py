@@ -18,15 +18,16 @@ def source(rows: int, lag_rows: float) -> SourceSignal:
     return SourceSignal(0, rows, float(rows), lag_rows)
 
 
-def batch(batch_id: int, started_s: float, read: SourceSignal, planned: PlannedBatch | None = None) -> BatchSignal:
+def batch(batch_id: int, started_s: float, read: SourceSignal) -> BatchSignal:
     """A batch of two seconds."""
-    return BatchSignal(QUERY, batch_id, started_s, 2.0, read.rows, (read,), planned=planned)
+    return BatchSignal(QUERY, batch_id, started_s, 2.0, read.rows, (read,))
 
 
 def test_a_batch_that_runs_tells_of_arrivals_before_it_is_done() -> None:
     """1,000 rows came in the two seconds of the finished batch."""
     known = limits()
-    known.learn(batch(7, 100.0, source(500, 0.0), PlannedBatch(8, 102.0, (source(400, 600.0),))))
+    known.learn(batch(7, 100.0, source(500, 0.0)))
+    known.learn_planned(PlannedBatch(8, 102.0, (source(400, 600.0),)))
     assert known.arrival_rows_per_s == 500.0
 
 
@@ -34,7 +35,8 @@ def test_a_batch_is_learned_once() -> None:
     """Its report, with the same rows, changes nothing."""
     known = limits()
     running = source(400, 600.0)
-    known.learn(batch(7, 100.0, source(500, 0.0), PlannedBatch(8, 102.0, (running,))))
+    known.learn(batch(7, 100.0, source(500, 0.0)))
+    known.learn_planned(PlannedBatch(8, 102.0, (running,)))
     before = known.snapshot()[0].arrival
     known.learn(batch(8, 102.0, running))
     assert known.snapshot()[0].arrival == before

@@ -22,14 +22,15 @@ from penstock.control.scaling.reactive import ReactiveState
 from penstock.errors import InvalidSettingError
 from penstock.estimate.effect import Expectation
 from penstock.estimate.topics import TopicCosts
+from penstock.model.executors import ExecutorBounds
 from penstock.model.scaling import ScaleKind, ScalingSignal
 from penstock.sim.calibration import Calibration
 from penstock.sim.executors import ExecutorPlant
 
 
-def _seen(time_s: float, executors: int, demand: float, queue_share: float, **more: float) -> ScalingSignal:
+def _seen(time_s: float, executors: int, demand: float, backlog_ratio: float, **more: float) -> ScalingSignal:
     values = {"processed_rows_per_s": demand, "busy_share": 0.5, "backlog_rows": 0.0} | more
-    return ScalingSignal(time_s, executors, executors, demand, queue_share=queue_share, **values)  # type: ignore[arg-type]
+    return ScalingSignal(time_s, executors, executors, demand, backlog_ratio=backlog_ratio, **values)  # type: ignore[arg-type]
 
 
 def test_reactive_scales_down_across_samples() -> None:
@@ -99,14 +100,14 @@ def test_clairvoyant_is_the_cheapest(start_s: float) -> None:
 
 def test_request_above_capacity_is_infeasible_and_told() -> None:
     """A wish beyond the bounds is cut, marked, and says how much was wished for."""
-    decision = Guarded(StaticPeak(64), GuardSettings(most=16)).decide(_seen(0.0, 4, 100.0, 0.1))
+    decision = Guarded(StaticPeak(64), GuardSettings(ExecutorBounds(1, 16))).decide(_seen(0.0, 4, 100.0, 0.1))
     assert (decision.kind, decision.executors, decision.wanted) == (ScaleKind.INFEASIBLE, 16, 64)
-    assert "64 executors are more than the 16" in decision.reason
+    assert "64 exceeds max_executors = 16" in decision.reason
 
 
 def test_action_without_effect_is_not_repeated() -> None:
     """Executors that did not help are not asked for again for a while, and the reason says what was seen."""
-    limits = GuardSettings(most=20, effect_s=60.0, block_s=600.0)
+    limits = GuardSettings(ExecutorBounds(1, 20), effect_s=60.0, block_s=600.0)
     scaler = Guarded(Reactive(limit=0.1), limits)
     size, reasons = 4, []
     for step in range(30):
@@ -122,9 +123,9 @@ def test_action_without_effect_is_not_repeated() -> None:
 
 def test_expectation_counts_relief() -> None:
     """A queue that shrank by a fifth is help, even with the same throughput."""
-    expected = Expectation(0.0, before=2, after=4, processed_rows_per_s=100.0, queue_share=2.0)
-    assert expected.has_helped(processed_rows_per_s=100.0, queue_share=1.5, limit=0.5)
-    assert not expected.has_helped(processed_rows_per_s=100.0, queue_share=1.9, limit=0.5)
+    expected = Expectation(0.0, before=2, after=4, processed_rows_per_s=100.0, backlog_ratio=2.0)
+    assert expected.has_helped(processed_rows_per_s=100.0, backlog_ratio=1.5, limit=0.5)
+    assert not expected.has_helped(processed_rows_per_s=100.0, backlog_ratio=1.9, limit=0.5)
 
 
 def test_topics_of_unequal_cost_add_up_by_cost() -> None:
@@ -145,7 +146,7 @@ def _loop(
     scaler: Autoscaler, rates: np.ndarray, *, begin: int, interval_s: int = 15
 ) -> tuple[list[int], list[float], list[ScalingMode]]:
     plant = ExecutorPlant(rates, Calibration(), executors=begin, seed=2)
-    guarded = Guarded(scaler, GuardSettings(most=20))
+    guarded = Guarded(scaler, GuardSettings(ExecutorBounds(1, 20)))
     sizes, late, modes = [], [], []
     for until_s in range(interval_s, rates.size + 1, interval_s):
         sample = plant.run(float(until_s))

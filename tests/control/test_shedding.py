@@ -22,7 +22,7 @@ from penstock.errors import InvalidSettingError
 from penstock.estimate.hashing import draw_hashes
 from penstock.estimate.sketch import CostSketch
 from penstock.estimate.sketch_state import ShedderPhase, SyncReply
-from penstock.sim.queue import waits_of_kept
+from penstock.research.queue import waits_of_kept
 from penstock.sim.streams import StreamShape, draw_stream
 
 HASHES = draw_hashes(np.random.default_rng(11), 4)

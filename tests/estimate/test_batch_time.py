@@ -70,7 +70,7 @@ def test_reading_and_keeping_are_told_apart_once_the_share_moves() -> None:
         model.update(read, kept, (0.3 + read * 3e-6 + kept * 12e-6) * float(np.exp(0.05 * rng.standard_normal())))
     assert model.read_cost_s == pytest.approx(3e-6, rel=0.25)
     assert model.work_cost_s == pytest.approx(12e-6, rel=0.25)
-    assert model.share_within(2.0, 300_000) == pytest.approx((2.0 - 0.3 - 0.9) / 3.6, rel=0.2)
+    assert model.keep_ratio_within(2.0, 300_000) == pytest.approx((2.0 - 0.3 - 0.9) / 3.6, rel=0.2)
 
 
 def test_rls_restored_from_its_snapshot_is_the_same() -> None:

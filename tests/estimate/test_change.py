@@ -7,7 +7,7 @@ import pytest
 
 from penstock.estimate.change import Adwin, AnyOf, ChangeDetector, FixedThreshold, PageHinkley
 from penstock.estimate.two_lines import TwoLines
-from penstock.sim.change_scores import alarms_of
+from penstock.research.change_scores import alarms_of
 
 MAKERS = {
     "page_hinkley": lambda: PageHinkley(threshold=20.0, delta=0.3),

@@ -12,18 +12,18 @@ import math
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import psutil
 
+import penstock
+from penstock import Application, ExecutorBounds, ExecutorsDeclaration, Goal, QueryDeclaration
 from penstock.cluster.engine import running_engine
 from penstock.cluster.engine_spec import EngineSpec, Standalone
-from penstock.cluster.plan import Bounds
-from penstock.cluster.policy import ScalingObservation, ScalingTarget
 from penstock.cluster.standalone import require_cluster
-from penstock.model import ActionKind
+from penstock.model import ActionKind, QueryName
+from penstock.policies import ScaleDecision, ScalingSignal, StatelessScaler
 from penstock.spark import internals
 from penstock.store import MemoryStore
 
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from penstock import Penstock
     from penstock.cluster.engine import Engine
-    from penstock.cluster.scaler import Scaler
+    from penstock.control.scaling_tier import ScalingTier
 
 PATIENCE_S = 240.0
 SETTINGS = {
@@ -49,41 +50,63 @@ SETTINGS = {
 }
 
 
-@dataclass
-class Wish:
+# Every observation is a sample.
+SCALING = {
+    "scaling.every_s": 0.5,
+    "scaling.interval_s": 0.1,
+    "scaling.start_s": 10.0,
+    "scaling.down_every_s": 0.0,
+    "scaling.warm_up_s": 0.0,
+}
+QUERY = QueryName("counts")
+
+
+class Wish(StatelessScaler):
     """A policy that wants what the scenario says."""
 
-    executors: int
+    name: ClassVar[str] = "wish"
 
-    def decide(self, observation: ScalingObservation) -> ScalingTarget:  # noqa: ARG002 - asked for by the protocol
+    def __init__(self, executors: int) -> None:
+        self.executors = executors
+
+    def decide(self, signal: ScalingSignal) -> ScaleDecision:  # noqa: ARG002 - asked for by the protocol
         """The wish, whatever is observed."""
-        return ScalingTarget(self.executors, f"{self.executors} are wished for", cause="wish")
+        return ScaleDecision(self.executors, f"{self.executors} are wished for")
 
 
-@dataclass
-class PerExecutor:
+class PerExecutor(StatelessScaler):
     """A policy of one line: an executor for so many rows a second, with no wish to flap on the border."""
 
-    rows_per_s: float
-    observed: list[ScalingObservation]
+    name: ClassVar[str] = "arrival rate"
 
-    def decide(self, observation: ScalingObservation) -> ScalingTarget:
+    def __init__(self, rows_per_s: float) -> None:
+        self.rows_per_s = rows_per_s
+        self.observed: list[ScalingSignal] = []
+
+    def decide(self, signal: ScalingSignal) -> ScaleDecision:
         """As many as the arrival rate needs; one fewer only when that leaves room."""
-        self.observed.append(observation)
-        rate = observation.arrival_rows_per_s
+        self.observed.append(signal)
+        rate = signal.demand_rows_per_s
         if rate is None:
-            return ScalingTarget(observation.target, "nothing is known of the load yet", cause="arrival rate")
+            return ScaleDecision(signal.requested, "nothing is known of the load yet")
         needed = math.ceil(rate / self.rows_per_s)
-        if needed < observation.target:
+        if needed < signal.requested:
             needed = math.ceil(1.1 * rate / self.rows_per_s)
-        return ScalingTarget(needed, f"{rate:.0f} rows/s of {self.rows_per_s:.0f} for each", cause="arrival rate")
+        return ScaleDecision(needed, f"{rate:.0f} rows/s of {self.rows_per_s:.0f} for each")
 
 
 class Run:
-    """One engine with its query, its scaler and its log."""
+    """One engine with its query, the hold on it and its log."""
 
-    def __init__(self, engine: Engine, query: StreamingQuery, scaler: Scaler, store: MemoryStore) -> None:
-        self.engine, self.query, self.scaler, self.store = engine, query, scaler, store
+    def __init__(self, engine: Engine, query: StreamingQuery, pen: Penstock, store: MemoryStore) -> None:
+        self.engine, self.query, self.pen, self.store = engine, query, pen, store
+
+    @property
+    def tier(self) -> ScalingTier:
+        """What decides about the executors."""
+        tier = self.pen.loop.logic.scaling
+        assert tier is not None
+        return tier
 
     def serving(self) -> int:
         """Executors that are given work."""
@@ -99,7 +122,7 @@ class Run:
 
     def await_size(self, executors: int) -> None:
         """Wait until so many serve, none leaves, and the log says so."""
-        self.await_that(lambda: self.serving() == executors and self.scaler.is_settled, f"size {executors}")
+        self.await_that(lambda: self.serving() == executors and self.tier.is_settled, f"size {executors}")
 
     def await_batches(self, count: int) -> None:
         """Wait for so many batches more."""
@@ -113,7 +136,6 @@ class Run:
 
     def result(self, **more: Any) -> dict[str, Any]:
         """What happened."""
-        self.scaler.stop()
         reports = [report for report in self.query.recentProgress if report.numInputRows]
         rows = sum(report.numInputRows for report in reports)
         return {
@@ -124,8 +146,8 @@ class Run:
             "rows_by_offset": row_of(reports[-1].sources[0].endOffset) - row_of(reports[0].sources[0].startOffset),
             "failed_tasks": internals.failed_tasks(self.engine.spark),
             "actions": [record.to_dict() for record in self.store.actions()],
-            "start_s": self.scaler.starts.snapshot().observed_s,
-            "release_s": self.scaler.releases.snapshot().observed_s,
+            "start_s": self.tier.starts.snapshot().observed_s,
+            "release_s": self.tier.releases.snapshot().observed_s,
             **more,
         }
 
@@ -137,8 +159,8 @@ def row_of(offset: object) -> int:
 
 
 @contextmanager
-def running(directory: Path, bounds: Bounds, policy: Any, profile: str) -> Iterator[Run]:
-    """A counting query on an engine, with its scaler started."""
+def running(directory: Path, bounds: ExecutorBounds, policy: StatelessScaler, profile: str) -> Iterator[Run]:
+    """A counting query on an engine that is scaled."""
     from pyspark.sql import functions as fn  # noqa: PLC0415 - the engine sets the interpreter first
 
     from penstock.spark.load import register  # noqa: PLC0415 - as above
@@ -151,10 +173,11 @@ def running(directory: Path, bounds: Bounds, policy: Any, profile: str) -> Itera
         rows = engine.spark.readStream.format("penstock.load").option("profile", profile).option("partitions", 4).load()
         counts = rows.groupBy((fn.col("offset") % 7).alias("bucket")).count()
         store = MemoryStore()
-        with engine.scaler(policy, store, every_s=0.5) as scaler:
-            writer = counts.writeStream.format("noop").outputMode("complete").queryName("counts")
+        declared = Application({QUERY: QueryDeclaration(Goal(latency="1 minute"))}, ExecutorsDeclaration(bounds))
+        with penstock.attach(engine.spark, declared, settings=SCALING, store=store, policy=policy) as pen:
+            writer = counts.writeStream.format("noop").outputMode("complete").queryName(QUERY)
             query = writer.trigger(processingTime="0 seconds").start()
-            run = Run(engine, query, scaler, store)
+            run = Run(engine, query, pen, store)
             run.await_batches(2)
             yield run
 
@@ -162,7 +185,7 @@ def running(directory: Path, bounds: Bounds, policy: Any, profile: str) -> Itera
 def up_and_down(directory: Path) -> dict[str, Any]:
     """First size 1 of at most 8 on a cluster for 4; then 3, then 9, then 1 again."""
     wish = Wish(1)
-    with running(directory, Bounds(1, 8, 1), wish, "constant:rate=1000") as run:
+    with running(directory, ExecutorBounds(1, 8), wish, "constant:rate=1000") as run:
         run.await_size(1)
         sizes = []
         for wished, becomes in ((3, 3), (9, 4), (1, 1)):
@@ -176,20 +199,20 @@ def up_and_down(directory: Path) -> dict[str, Any]:
 def standby(directory: Path) -> dict[str, Any]:
     """One executor waits, is called, and is replaced by another."""
     wish = Wish(1)
-    with running(directory, Bounds(1, 4, 1, standby=1), wish, "constant:rate=1000") as run:
-        pool = run.engine.pool
-        run.await_that(lambda: len(pool.look().standby) == 1 and not pool.look().leaving, "executor on standby")
-        (waiting,) = pool.look().standby
+    with running(directory, ExecutorBounds(1, 4, standby=1), wish, "constant:rate=1000") as run:
+        plant = run.pen.plant
+        run.await_that(lambda: len(plant.view.standby) == 1 and not plant.view.leaving, "executor on standby")
+        (waiting,) = plant.view.standby
         run.await_batches(1)
         before = {e.executor_id: e.total_tasks for e in internals.live_executors(run.engine.spark)}
         run.await_batches(3)
         idle = {e.executor_id: e.total_tasks for e in internals.live_executors(run.engine.spark)}
         wish.executors = 2
-        run.await_that(lambda: waiting in pool.look().serving, "call from standby")
+        run.await_that(lambda: waiting in plant.view.serving, "call from standby")
         run.await_batches(3)
         called = {e.executor_id: e.total_tasks for e in internals.live_executors(run.engine.spark)}
-        run.await_that(lambda: len(pool.look().standby) == 1, "replacement on standby")
-        (other,) = pool.look().standby
+        run.await_that(lambda: len(plant.view.standby) == 1, "replacement on standby")
+        (other,) = plant.view.standby
         return run.result(
             waiting=waiting, other=other, tasks_while_waiting=idle[waiting] - before[waiting],
             tasks_once_called=called[waiting] - idle[waiting],
@@ -199,7 +222,7 @@ def standby(directory: Path) -> dict[str, Any]:
 def killed_worker(directory: Path) -> dict[str, Any]:
     """Two executors on two workers; one of the workers is killed with its executors, and the other takes over."""
     cluster = require_cluster(directory)
-    with running(directory, Bounds(2, 2, 2), Wish(2), "constant:rate=1000") as run:
+    with running(directory, ExecutorBounds(2, 2), Wish(2), "constant:rate=1000") as run:
         run.await_size(2)
         worker = psutil.Process(cluster.daemons[1].pid)
         victims = [worker, *worker.children(recursive=True)]
@@ -217,15 +240,15 @@ def killed_worker(directory: Path) -> dict[str, Any]:
 
 def ramp(directory: Path) -> dict[str, Any]:
     """Load in levels up and down again; the executors follow."""
-    policy = PerExecutor(500.0, [])
+    policy = PerExecutor(500.0)
     levels = "levels:rates=300/800/1400/1900/1400/800/300,each=20,end=hold"
-    with running(directory, Bounds(1, 4, 1), policy, levels) as run:
-        run.await_that(lambda: run.scaler.target == 4, "top", within_s=400)
+    with running(directory, ExecutorBounds(1, 4), policy, levels) as run:
+        run.await_that(lambda: run.tier.target == 4, "top", within_s=400)
         run.await_size(4)
-        run.await_that(lambda: run.scaler.target == 1, "way down", within_s=400)
+        run.await_that(lambda: run.tier.target == 1, "way down", within_s=400)
         run.await_size(1)
         run.await_batches(2)
-        sizes = [[o.time_s, o.executors, o.arrival_rows_per_s] for o in policy.observed]
+        sizes = [[o.time_s, o.executors, o.demand_rows_per_s] for o in policy.observed]
         return run.result(sizes=sizes)
 
 

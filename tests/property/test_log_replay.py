@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model import Action, ActionKind, Metric, Mode, QueryName, SeriesPoint
+from penstock.model import APPLICATION, Action, ActionKind, LimitUnit, Metric, Mode, QueryName, SeriesPoint
+from penstock.model.decision import DECISIONS, Decision, from_action, to_action
 from penstock.store import MemoryStore, SqliteStore, Store, open_reader
 
 if TYPE_CHECKING:
@@ -33,6 +35,15 @@ actions = st.builds(
     previous=st.none() | finite,
     unit=st.sampled_from(["", "rows", "files", "bytes"]),
     expected=st.dictionaries(st.text(max_size=8), finite, max_size=3),
+    details=st.dictionaries(
+        st.text(max_size=8),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | finite | st.text(max_size=8),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+            max_leaves=5,
+        ),
+        max_size=3,
+    ),
 )
 entries = st.lists(st.tuples(actions, finite | few_times_s, st.sampled_from(Mode)), max_size=25)
 points = st.builds(
@@ -43,6 +54,22 @@ points = st.builds(
     value=finite,
     batch_id=st.none() | st.integers(0, 2**63 - 1),
     subject=st.text(max_size=8),
+)
+
+# What a field of a decision may be, by its type as it is written; a type that is missing here fails the test.
+whole = st.integers(-(2**63) + 1, 2**63 - 1)
+OF_TYPE: dict[str, st.SearchStrategy[object]] = {
+    "QueryName": names | st.just(APPLICATION),
+    "str": st.text(max_size=20),
+    "int": whole,
+    "int | None": st.none() | whole,
+    "float": finite,
+    "float | None": st.none() | finite,
+    "LimitUnit": st.sampled_from(LimitUnit),
+    "Mapping[str, float]": st.dictionaries(st.text(max_size=8), finite, max_size=3),
+}
+decisions = st.sampled_from(DECISIONS).flatmap(
+    lambda kind: st.builds(kind, **{each.name: OF_TYPE[str(each.type)] for each in fields(kind)})
 )
 
 few_examples = settings(max_examples=30, deadline=None)
@@ -83,6 +110,22 @@ def test_what_is_appended_is_read_back_in_order(
         assert store.actions() == recorded
         assert [(r.action, r.time_s, r.mode) for r in store.actions()] == entries
         assert [r.action_id for r in recorded] == list(range(1, len(entries) + 1))
+
+
+@every_store
+@settings(max_examples=100, deadline=None)
+@given(made=st.lists(decisions, max_size=5))
+def test_a_decision_read_back_equals_the_one_that_was_made(
+    opened: Callable[[], AbstractContextManager[Store]], made: list[Decision]
+) -> None:
+    """Every field of every kind of decision survives the log."""
+    with opened() as store:
+        store.append_all([to_action(decision) for decision in made], time_s=1.0, mode=Mode.ACT)
+
+        read_back = [from_action(record.action) for record in store.actions()]
+
+    assert read_back == made
+    assert [type(each) for each in read_back] == [type(each) for each in made]
 
 
 @every_store

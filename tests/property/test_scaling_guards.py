@@ -13,6 +13,7 @@ from penstock.control.scaling import Gains, Guarded, GuardSettings
 from penstock.control.scaling.base import StatelessScaler
 from penstock.control.scaling.partitions import idle_share, shuffle_partitions
 from penstock.errors import InvalidSettingError
+from penstock.model.executors import ExecutorBounds
 from penstock.model.scaling import ScaleDecision, ScalingSignal
 
 
@@ -38,7 +39,7 @@ def _run(
     walk: list[tuple[int, float, float, bool]], limits: GuardSettings
 ) -> list[tuple[ScalingSignal, ScaleDecision]]:
     """Every wish is carried out at once, as far as the guards let it."""
-    scaler, size, seen = Guarded(Whims([wish for wish, *_ in walk]), limits), limits.least, []
+    scaler, size, seen = Guarded(Whims([wish for wish, *_ in walk]), limits), limits.bounds.min_executors, []
     for number, (_, rate, share, is_known) in enumerate(walk):
         signal = ScalingSignal(
             30.0 * number, size, size, *((rate, rate, 0.5, 30 * rate * share, share) if is_known else (None,) * 5)
@@ -53,7 +54,7 @@ def _run(
 @settings(max_examples=80, deadline=None)
 def test_bounds_hold(walk: list[tuple[int, float, float, bool]], least: int, most: int) -> None:
     """No decision is outside the bounds, and one that was cut says so."""
-    for _, decision in _run(walk, GuardSettings(least=least, most=most)):
+    for _, decision in _run(walk, GuardSettings(ExecutorBounds(least, most))):
         assert least <= decision.executors <= most
         if decision.wanted is not None:
             assert ";" in decision.reason
@@ -63,11 +64,11 @@ def test_bounds_hold(walk: list[tuple[int, float, float, bool]], least: int, mos
 @settings(max_examples=80, deadline=None)
 def test_nothing_is_removed_with_a_backlog_or_without_signals(walk: list[tuple[int, float, float, bool]]) -> None:
     """A step down is taken only when the queue is known and short."""
-    for signal, decision in _run(walk, GuardSettings(most=40, backlog_share=0.5)):
+    for signal, decision in _run(walk, GuardSettings(ExecutorBounds(1, 40), backlog_ratio=0.5)):
         if decision.executors < signal.requested:
-            assert signal.queue_share is not None
-            assert signal.queue_share < 0.5
-        if signal.queue_share is None:
+            assert signal.backlog_ratio is not None
+            assert signal.backlog_ratio < 0.5
+        if signal.backlog_ratio is None:
             assert decision.executors == signal.requested
 
 
@@ -77,7 +78,7 @@ def test_no_flapping_within_the_cooldown(
     walk: list[tuple[int, float, float, bool]], up_s: float, down_s: float
 ) -> None:
     """Between two changes lies the cooldown of the second one's direction."""
-    limits = GuardSettings(most=40, cooldown_up_s=up_s, cooldown_down_s=down_s)
+    limits = GuardSettings(ExecutorBounds(1, 40), cooldown_up_s=up_s, cooldown_down_s=down_s)
     changes = [(signal, decision) for signal, decision in _run(walk, limits) if decision.executors != signal.requested]
     for (before, _), (signal, decision) in pairwise(changes):
         wait_s = up_s if decision.executors > signal.requested else down_s
@@ -88,7 +89,7 @@ def test_no_flapping_within_the_cooldown(
 @settings(max_examples=60, deadline=None)
 def test_the_budget_of_a_day_is_kept(walk: list[tuple[int, float, float, bool]], budget: float) -> None:
     """Executor-hours of a day stay within the budget, whatever is wished for."""
-    limits = GuardSettings(least=2, most=40, budget_executor_hours=budget, cooldown_down_s=0.0, backlog_share=10.0)
+    limits = GuardSettings(ExecutorBounds(2, 40), budget_executor_hours=budget, cooldown_down_s=0.0, backlog_ratio=10.0)
     scaler, size, spent_h = Guarded(Whims([wish for wish, *_ in walk] * 30), limits), 2, 0.0
     # Decisions a quarter of an hour apart, so that a walk covers a good part of a day.
     for number in range(min(len(walk), 96)):
@@ -122,8 +123,7 @@ def test_partitions_feed_every_slot(sizes: dict[int, float], cores: int) -> None
         assert idle_share(partitions, max(sizes) * cores) == 0.0
 
 
-@pytest.mark.parametrize("limits", [{"least": 0}, {"least": 5, "most": 4}, {"least": 2, "budget_executor_hours": 40.0}])
-def test_senseless_bounds_are_refused(limits: dict[str, float]) -> None:
+def test_a_budget_below_the_minimum_is_refused() -> None:
     """Bounds that nothing can keep are an error that says what would do."""
-    with pytest.raises(InvalidSettingError, match="least"):
-        GuardSettings(**limits)  # type: ignore[arg-type]
+    with pytest.raises(InvalidSettingError, match="at least 48, which 2 executors take in a day"):
+        GuardSettings(ExecutorBounds(2, 20), budget_executor_hours=40.0)

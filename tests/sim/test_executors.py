@@ -35,7 +35,7 @@ def test_utilisation_and_queue_of_a_calm_query() -> None:
     signal = plant.run(3_600.0).signal
     assert signal.batch_s == pytest.approx(0.5 + 2.5, rel=0.01)
     assert signal.busy_share == pytest.approx(0.6, rel=0.01)
-    assert signal.queue_share == pytest.approx((2.5 + 3.0) / 30.0, rel=0.02)
+    assert signal.backlog_ratio == pytest.approx((2.5 + 3.0) / 30.0, rel=0.02)
     assert signal.true_rate_rows_per_s == pytest.approx(1_000.0 * 2.5 / 3.0, rel=0.01)
 
 

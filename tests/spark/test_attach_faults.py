@@ -9,8 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from penstock import Goal, Penstock
-from penstock.model import ActionKind
+from penstock import Application, Goal, Penstock
+from penstock.control.events import QueryStarted
+from penstock.model import ActionKind, QueryName, QuerySpec
 from penstock.settings import Settings
 from penstock.spark import internals
 from penstock.store import MemoryStore
@@ -52,7 +53,8 @@ def query() -> FakeQuery:
 def pen(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> Penstock:
     missing = {internals.Ability.TEXT_REPORTS: "no Spark here"}
     monkeypatch.setattr(internals, "probe", lambda _: missing)
-    return Penstock(cast("Any", FakeSession(query)), Settings(), MemoryStore(), {})
+    settings = Settings().with_values({"directives.enabled": False})
+    return Penstock(cast("Any", FakeSession(query)), Application(), settings, MemoryStore())
 
 
 def report(query: FakeQuery, batch_id: int = 3) -> str:
@@ -71,7 +73,7 @@ def test_a_report_that_cannot_be_read_is_a_fault_on_record(pen: Penstock) -> Non
     pen.on_progress("{")
     (reason,) = faults(pen)
     assert reason.startswith("JSONDecodeError: ")
-    assert reason.endswith("; the query runs on as if Penstock were not there")
+    assert reason.endswith("; everything stays as it is")
 
 
 def test_a_fault_that_cannot_be_recorded_is_only_logged(
@@ -80,7 +82,7 @@ def test_a_fault_that_cannot_be_recorded_is_only_logged(
     """With the store closed under it the listener still raises nothing, and says so in the log."""
     pen.store.close()
     pen.on_progress(report(query))
-    assert "runs on without Penstock" in caplog.text
+    assert "runs on as if Penstock were not there" in caplog.text
     assert "could not be recorded" in caplog.text
 
 
@@ -119,13 +121,13 @@ def test_a_late_word_of_the_end_does_not_end_the_next_run(pen: Penstock, query: 
 
 def test_detach_removes_its_listener_once(pen: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second detach does nothing, and a hold that cannot let go of one query still lets go of the session."""
-    (watched,) = pen._watched.values()
-    watched.controller = cast("Any", object())
+    spec = QuerySpec(QueryName("clicks"), ())
+    pen.loop.handle(QueryStarted(spec, Goal(latency=5), "id-1"))
 
     def refuse() -> None:
         raise RuntimeError("the query is gone")
 
-    monkeypatch.setattr(watched, "put_back", refuse)
+    monkeypatch.setattr(pen.watched("clicks"), "restore", refuse)
     session = cast("Any", pen._spark)
     assert len(session.listeners) == 1
     pen.detach()
@@ -133,14 +135,14 @@ def test_detach_removes_its_listener_once(pen: Penstock, monkeypatch: pytest.Mon
     assert session.listeners == []
 
 
-def test_an_error_on_the_way_to_the_look_stays_inside(
+def test_a_logic_that_breaks_lets_the_query_go(
     pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A report that cannot be held is a fault of Penstock's, not of the listener bus of Spark."""
+    """A report that cannot be decided on is a fault of Penstock's, not of the listener bus of Spark."""
 
-    def broken(_: object) -> float:
-        raise RuntimeError("no idea how long")
+    def broken(_: object) -> object:
+        raise RuntimeError("no idea what to do")
 
-    monkeypatch.setattr(pen.watched("clicks"), "look_s", broken)
+    monkeypatch.setattr(pen.watched("clicks"), "signal", broken)
     pen.on_progress(report(query))
-    assert faults(pen) == ["RuntimeError: no idea how long; the query runs on as if Penstock were not there"]
+    assert faults(pen) == ["RuntimeError: no idea what to do; the query runs on as if Penstock were not there"]

@@ -9,14 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.control.schedule import KeepSchedule
 from penstock.control.shedding import Rows
 from penstock.estimate.sketch import CostSketch
-from penstock.spark import operator_worker
+from penstock.model.directive import Directive
+from penstock.spark import directive_task, operator_worker
+from penstock.spark.directive_task import TaskDirective, directive_of_task
+from penstock.spark.directives import FALLBACK_PROPERTY, Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.operator_report import REPORT_FIELDS
 from penstock.spark.operator_shares import STRATEGIES, decide, economic_probabilities, empty_sketch
 from penstock.spark.operator_worker import (
-    AGE,
     ARRIVAL,
     DRAW,
     KEY,
@@ -25,8 +26,8 @@ from penstock.spark.operator_worker import (
     OperatorError,
     OperatorTask,
     SketchSum,
-    costs_at,
-    costs_messages,
+    costs_from_bytes,
+    costs_to_bytes,
 )
 
 if TYPE_CHECKING:
@@ -72,11 +73,7 @@ def task(function: Callable[[dict[str, Any]], Any] = double, strategy: str = "un
         "columns": ("id", "kind", "value"),
         "fields": fields,
         "strategy": strategy,
-        "keep_property": "keep",
-        "floor_property": "floor",
-        "late_property": "late",
-        "costs_property": "costs",
-        "batch_property": "batch",
+        "costs_name": "costs",
     }
     return OperatorTask(**{**arguments, **changes})
 
@@ -97,10 +94,19 @@ def batch(rows: int = ROWS, *, utility: np.ndarray[Any, Any] | None = None) -> p
     return pa.record_batch(columns)
 
 
-def told(monkeypatch: pytest.MonkeyPatch, **properties: str) -> None:
-    """Let tasks find these properties."""
-    context = FakeContext({"batch": "5", **properties})
-    monkeypatch.setattr(operator_worker.TaskContext, "get", lambda: context)
+def tell(monkeypatch: pytest.MonkeyPatch, keep_ratio: float, *, costs: CostSketch | None = None, **more: Any) -> None:
+    """Let tasks find this directive, and these costs."""
+    content = None if costs is None else costs_to_bytes(costs.cells)
+    found = TaskDirective(Directive(5, keep_ratio, **more), content, answered=True)
+    monkeypatch.setattr(operator_worker, "directive_of_task", lambda _: found)
+
+
+def in_task(monkeypatch: pytest.MonkeyPatch, batch_id: int, properties: dict[str, str]) -> None:
+    """Be in a task of a streaming query, with these properties beside those that Spark sets."""
+    own = {"sql.streaming.queryId": "q", "spark.jobGroup.id": "r", "streaming.sql.batchId": str(batch_id)}
+    context = FakeContext({**own, **properties})
+    monkeypatch.setattr(directive_task.TaskContext, "get", lambda: context)
+    directive_task._remembered.clear()
 
 
 def run(operator: OperatorTask, *batches: pa.RecordBatch) -> tuple[pa.Table, dict[str, float]]:
@@ -124,7 +130,7 @@ def test_without_orders_every_row_is_run_with_weight_one() -> None:
     rows, report = run(task(), batch())
     assert rows.column("double").to_pylist() == [20 * number for number in range(ROWS)]
     assert set(rows.column("weight").to_pylist()) == {1.0}
-    assert (report["offered_rows"], report["kept_rows"], report["told"]) == (ROWS, ROWS, 1.0)
+    assert (report["offered_rows"], report["kept_rows"], report["keep_ratio"]) == (ROWS, ROWS, 1.0)
     assert (report["oldest_s"], report["arrival_sum_s"] / report["arrival_rows"]) == (1000.0, 1000.0 + (ROWS - 1) / 2)
 
 
@@ -143,27 +149,26 @@ def test_rows_for_which_the_function_gives_none_are_left_out_with_their_weights(
     def odd_only(row: dict[str, Any]) -> dict[str, Any] | None:
         return double(row) if row["kind"] else None
 
-    told(monkeypatch, keep="0:0.5", **dict(costs_messages("costs", 0, 0, learned_costs(1e-5, 1e-3).cells)))
+    tell(monkeypatch, 0.5, costs=learned_costs(1e-5, 1e-3))
     rows, report = run(task(odd_only, "economic"), batch())
     assert {number % 2 for number in rows.column("id").to_pylist()} == {1}
     assert rows.num_rows < report["kept_rows"]
     assert rows.column("weight").to_pylist() == pytest.approx([1.01 / 0.5] * rows.num_rows, rel=0.01)
 
 
-def test_uniform_keeps_the_told_share_of_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The schedule's entry for the task's own batch holds, not a later one."""
-    told(monkeypatch, keep=KeepSchedule().with_entry(3, 0.25).with_entry(6, 0.9).to_text())
+def test_uniform_keeps_the_requested_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without costs every row stays with the keep ratio, and the report says what was asked for."""
+    tell(monkeypatch, 0.25)
     rows, report = run(task(), batch())
-    assert report["told"] == 0.25
+    assert (report["keep_ratio"], report["answered"]) == (0.25, 1.0)
     assert rows.num_rows == report["kept_rows"] == int((batch().column(DRAW).to_numpy() < 0.25).sum())
     assert set(rows.column("weight").to_pylist()) == {4.0}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_strategy_keeps_the_told_share_of_the_work(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever pays, the learned work that is kept is what was told, and weights add up to the rows offered."""
-    cells = learned_costs(1e-5, 9e-5).cells
-    told(monkeypatch, keep="0:0.5", **dict(costs_messages("costs", 1, 4, cells)))
+def test_every_strategy_keeps_the_requested_part_of_the_work(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever pays, the learned work that is kept is what was asked for, and weights add up to the rows offered."""
+    tell(monkeypatch, 0.5, costs=learned_costs(1e-5, 9e-5))
     utility = np.ones(ROWS) if strategy == "semantic" else None
     rows, report = run(task(strategy=strategy), batch(utility=utility))
     assert report["kept_work"] / report["offered_work"] == pytest.approx(0.5, abs=0.03)
@@ -172,28 +177,71 @@ def test_every_strategy_keeps_the_told_share_of_the_work(strategy: str, monkeypa
 
 def test_economic_runs_more_rows_than_uniform_for_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dear rows go first: of rows of 1 and 9 units 72 per cent fit into half of the work."""
-    told(monkeypatch, keep="0:0.5", **dict(costs_messages("costs", 0, 2, learned_costs(1e-5, 9e-5).cells)))
+    tell(monkeypatch, 0.5, costs=learned_costs(1e-5, 9e-5))
     _, economic = run(task(strategy="economic"), batch())
     _, uniform = run(task(strategy="uniform"), batch())
     assert economic["kept_rows"] / ROWS == pytest.approx(0.72, abs=0.03)
     assert uniform["kept_rows"] / ROWS == pytest.approx(0.5, abs=0.03)
 
 
-def test_costs_meant_for_later_batches_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch that runs again must decide as it did the first time."""
-    newer = dict(costs_messages("costs", 1, 6, learned_costs(9e-5, 1e-5).cells))
-    older = dict(costs_messages("costs", 0, 5, learned_costs(1e-5, 9e-5).cells))
-    told(monkeypatch, keep="0:0.5", **older)
-    before, _ = run(task(strategy="economic"), batch())
-    told(monkeypatch, keep="0:0.5", **older, **newer)
-    after, _ = run(task(strategy="economic"), batch())
-    assert after.equals(before)
+def test_all_partitions_in_a_worker_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directive and costs of a batch are asked for once a worker and operator, and another batch asks again."""
+    asked: list[Question] = []
+    costs = costs_to_bytes(learned_costs(1e-5, 9e-5).cells)
+
+    def answer(question: Question) -> Answer:
+        asked.append(question)
+        return Answer(Directive(question.batch_id, 0.5 if question.batch_id == 5 else 0.25), costs)
+
+    with DirectiveServer(answer, host="127.0.0.1") as server:
+        properties = dict(directive_properties(server.endpoint, server.token, None))
+        in_task(monkeypatch, 5, properties)
+        reports = [run(task(strategy="economic"), batch())[1] for _ in range(3)]
+        in_task(monkeypatch, 6, properties)
+        reports.append(run(task(strategy="economic"), batch())[1])
+    assert asked == [Question("q", "r", 5, "costs"), Question("q", "r", 6, "costs")]
+    assert [report["keep_ratio"] for report in reports] == [0.5, 0.5, 0.5, 0.25]
+    assert all(report["answered"] for report in reports)
+    assert reports[0]["kept_rows"] / ROWS == pytest.approx(0.72, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("fallback", "kept"),
+    [(Directive(2, 0.25, 0.1, late_before_s=5e9).to_json(), 0.25), ("", 1.0), ("{", 1.0), ('{"batch_id": 1}', 1.0)],
+)
+def test_without_an_answer_the_fallback_holds(fallback: str, kept: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keep ratio holds, none of its moments does, and what cannot be read keeps everything; no costs, no error."""
+    with DirectiveServer(lambda _: None, host="127.0.0.1") as server:
+        properties = dict(directive_properties(server.endpoint, server.token, None))
+        in_task(monkeypatch, 5, {**properties, FALLBACK_PROPERTY: fallback})
+        found = directive_of_task("costs")
+        _, report = run(task(), batch())
+    assert (found.directive.late_before_s, found.costs, found.answered) == (None, None, False)
+    assert (report["keep_ratio"], report["late_rows"], report["answered"]) == (kept, 0, 0.0)
+
+
+@pytest.mark.parametrize("damage", [lambda c: c[:-4], lambda c: c + b"0000", lambda c: b"X" + c[1:], lambda c: c[::-1]])
+def test_damaged_costs_are_no_costs(damage: Callable[[bytes], bytes]) -> None:
+    """Costs of another length, format or check sum are left alone; whole ones are read as they were written."""
+    sketch = learned_costs(1e-5, 9e-5)
+    content = costs_to_bytes(sketch.cells)
+    assert costs_from_bytes(damage(content)) is None
+    found = costs_from_bytes(content)
+    assert found is not None
+    assert found.cells == pytest.approx(sketch.cells, rel=1e-6)
+
+
+def test_costs_that_are_no_numbers_are_no_costs() -> None:
+    """A sketch that went wrong in the driver must not decide in a task."""
+    sketch = learned_costs(1e-5, 9e-5)
+    sketch.cells[0, 0, 1] = np.nan
+    assert costs_from_bytes(costs_to_bytes(sketch.cells)) is None
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_same_rows_stay_when_a_task_runs_again(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retried task draws nothing anew."""
-    told(monkeypatch, keep="0:0.3", **dict(costs_messages("costs", 0, 2, learned_costs(1e-5, 9e-5).cells)))
+    tell(monkeypatch, 0.3, costs=learned_costs(1e-5, 9e-5))
     utility = np.linspace(0, 1, ROWS) if strategy == "semantic" else None
     first, _ = run(task(strategy=strategy), batch(utility=utility))
     again, _ = run(task(strategy=strategy), batch(utility=utility))
@@ -207,7 +255,7 @@ def test_las_keeps_rows_from_all_of_the_batch() -> None:
     sketch = empty_sketch()
     sketch.update(keys, np.full(1000, 1e-3))
     rows = Rows(keys, np.zeros(1000), np.zeros(1000), costs_s=np.full(1000, 1e-3))
-    keep = decide("las", rows, sketch, share=0.3).keep
+    keep = decide("las", rows, sketch, keep_ratio=0.3).keep
     assert keep[:500].sum() == pytest.approx(150, abs=10)
     assert keep[500:].sum() == pytest.approx(150, abs=10)
 
@@ -216,17 +264,17 @@ def test_minimum_accuracy_is_held_where_useful_rows_are_dear() -> None:
     """Half the work would be a tenth of the rows; the minimum accuracy asks for more of them."""
     costs_s = np.tile([1e-5, 1e-5, 1e-5, 1e-2], 100)
     utility = np.tile([0.0, 0.0, 0.0, 1.0], 100)
-    free = economic_probabilities(costs_s, utility, share=0.5)
-    bound = economic_probabilities(costs_s, utility, share=0.5, minimum_accuracy=0.2)
+    free = economic_probabilities(costs_s, utility, keep_ratio=0.5)
+    bound = economic_probabilities(costs_s, utility, keep_ratio=0.5, keep_floor=0.2)
     assert free.mean() < 0.15
     assert bound.mean() == pytest.approx(0.2, abs=1e-6)
 
 
 def test_no_row_is_without_a_chance() -> None:
     """A utility of zero leaves one per cent: a weight without bound would ruin every sum."""
-    probability = economic_probabilities(np.ones(4), np.array([0.0, 1.0, 1.0, 1.0]), share=0.5)
+    probability = economic_probabilities(np.ones(4), np.array([0.0, 1.0, 1.0, 1.0]), keep_ratio=0.5)
     assert probability.min() == 0.01
-    assert economic_probabilities(np.ones(3), np.zeros(3), share=0.5).tolist() == pytest.approx([0.5] * 3)
+    assert economic_probabilities(np.ones(3), np.zeros(3), keep_ratio=0.5).tolist() == pytest.approx([0.5] * 3)
 
 
 def test_costs_are_learned_by_key() -> None:
@@ -255,21 +303,11 @@ def test_an_interruption_counts_as_ten_times_the_estimate_at_most(monkeypatch: p
             time.sleep(0.2)
         return double(row)
 
-    told(monkeypatch, keep="0:1.0", **dict(costs_messages("costs", 0, 2, learned_costs(1e-5, 1e-5).cells)))
+    tell(monkeypatch, 1.0, costs=learned_costs(1e-5, 1e-5))
     sums = Sums()
     _, report = run(task(interrupted, learned=sums), batch(100))
     assert report["function_s"] > 0.2
     assert sums.value[0, :, 1].sum() < 0.05
-
-
-def test_the_newest_sketch_meant_for_a_batch_is_found() -> None:
-    """Two places are written in turn; which one counts is told by the batch they are for."""
-    properties = dict(costs_messages("costs", 1, 4, learned_costs(1e-3, 1e-3).cells))
-    properties |= dict(costs_messages("costs", 0, 7, learned_costs(1e-1, 1e-1).cells))
-    found = [costs_at(properties.get, "costs", batch_id) for batch_id in (3, 4, 6, 7, 50)]
-    assert found[0] is None
-    means = [sketch.mean_cost_s for sketch in found[1:] if sketch is not None]
-    assert means == pytest.approx([1e-3, 1e-3, 1e-1, 1e-1], rel=0.06)
 
 
 def test_a_failing_function_names_itself_and_the_row() -> None:
@@ -301,28 +339,18 @@ def test_a_result_that_does_not_fit_is_named(result: Any, message: str) -> None:
 @pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
 def test_a_utility_that_means_nothing_is_refused(wrong: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Null, negative and infinite utilities have no probability."""
-    told(monkeypatch, keep="0:0.5")
+    tell(monkeypatch, 0.5)
     utility = np.ones(10)
     utility[4] = wrong
     with pytest.raises(OperatorError, match="utility is null, negative or not finite"):
         run(task(strategy="semantic"), batch(10, utility=utility))
 
 
-def test_a_share_of_zero_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row kept with probability zero has no weight."""
-    told(monkeypatch, keep="0:0.0")
-    with pytest.raises(OperatorError, match=r"a share of 0\.0 cannot be kept"):
-        run(task(), batch())
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_late_rows_go_first(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows too old for their goal stay with the smallest share, all others with theirs; weights tell which is which."""
+    """Rows too old for their goal stay with the keep floor, all others with theirs; weights tell which is which."""
     rows = batch(utility=np.ones(ROWS))
-    ages_s = np.where(np.arange(ROWS) < ROWS // 2, 3.0, 1.0)
-    rows = pa.record_batch({**{name: rows.column(name) for name in rows.schema.names}, AGE: ages_s})
-    sketch = learned_costs(1e-4, 1e-4)
-    told(monkeypatch, keep="0:0.5", floor="0.1", late="2.2", **dict(costs_messages("costs", 0, 0, sketch.cells)))
+    tell(monkeypatch, 0.5, costs=learned_costs(1e-4, 1e-4), keep_floor=0.1, late_before_s=1000.0 + ROWS // 2)
     kept, report = run(task(strategy=strategy), rows)
     late = kept.column("id").to_numpy() < ROWS // 2
     weights = kept.column("weight").to_numpy()
@@ -332,3 +360,14 @@ def test_late_rows_go_first(strategy: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert weights[late] == pytest.approx(10.0)
     assert weights[~late].sum() == pytest.approx(ROWS / 2, rel=0.1)
     assert report["kept_late_work"] / report["late_work"] == pytest.approx(late.sum() / (ROWS / 2))
+
+
+def test_no_row_is_late_while_everything_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A moment counts only while rows must go; a row without an arrival is never late."""
+    tell(monkeypatch, 1.0, late_before_s=5000.0)
+    assert run(task(), batch(10))[1]["late_rows"] == 0
+    rows = batch(10)
+    holes = pa.array([None, *rows.column(ARRIVAL).to_pylist()[1:]], pa.float64())
+    rows = rows.set_column(rows.schema.get_field_index(ARRIVAL), ARRIVAL, holes)
+    tell(monkeypatch, 0.5, late_before_s=1005.0)
+    assert run(task(), rows)[1]["late_rows"] == 4

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StoreError
-from penstock.model import Action, ActionKind, Metric, Mode, QueryName, SeriesPoint
+from penstock.model import APPLICATION, Action, ActionKind, Metric, Mode, QueryName, SeriesPoint
 from penstock.store import SqliteStore, open_reader
 from penstock.store.migrations import APPLICATION_ID, LATEST_VERSION, MIGRATIONS, Migration, migrate
 
@@ -98,6 +98,67 @@ def test_an_old_file_is_brought_up_to_date_with_its_content(version_1: Path, tmp
     SqliteStore(tmp_path / "new.db").close()
     assert _version(version_1) == LATEST_VERSION
     assert [name for name, _ in _schema(version_1)] == [name for name, _ in _schema(tmp_path / "new.db")]
+
+
+def _version_3(path: Path, actions: list[tuple[str, str]], points: list[tuple[str, str]]) -> None:
+    """A file of version 3 with actions of these kinds and queries, and points of these metrics and queries."""
+    with _autocommit(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        migrate(connection, path, MIGRATIONS[:3])
+        connection.executemany(
+            "INSERT INTO actions VALUES "
+            "(NULL, 1.0, 'act', ?, ?, 'batch 1', 'fits', '', NULL, NULL, '', '{\"keep_fraction\": 0.5}')",
+            actions,
+        )
+        connection.executemany("INSERT INTO series VALUES (NULL, 1.0, ?, ?, 5.0, 1, '')", [p[::-1] for p in points])
+
+
+def test_old_words_become_those_of_today(tmp_path: Path) -> None:
+    """Kinds, metrics and expectations that were renamed read back under their new names, without details."""
+    path = tmp_path / "old.db"
+    kinds = [("keep_fraction", "clicks"), ("leave_alone", "clicks"), ("hold", "clicks")]
+    _version_3(path, kinds, [("keep_fraction", "clicks"), ("lag_rows", "clicks")])
+
+    with SqliteStore(path) as store:
+        actions = [record.action for record in store.actions()]
+        assert [action.kind for action in actions] == [ActionKind.KEEP_RATIO, ActionKind.UNMANAGED, ActionKind.HOLD]
+        assert [(action.expected, action.details) for action in actions] == [({"keep_ratio": 0.5}, {})] * 3
+        assert len(store.points(CLICKS, Metric.KEEP_RATIO)) == len(store.points(CLICKS, Metric.LAG_ROWS)) == 1
+
+
+ENGINE_RECORDS = [
+    ("executors", "engine"),
+    ("executors_done", "engine"),
+    ("actuator_off", "engine"),
+    ("fault", "engine"),
+]
+
+
+def test_records_of_the_application_get_its_name(tmp_path: Path) -> None:
+    """What was kept under the name of an engine is the application's."""
+    path = tmp_path / "old.db"
+    _version_3(path, ENGINE_RECORDS, [("executor_busy_fraction", "engine"), ("executors_serving", "engine")])
+
+    with SqliteStore(path) as store:
+        assert {record.action.query for record in store.actions()} == {APPLICATION}
+        assert store.queries() == [APPLICATION]
+        assert len(store.points(APPLICATION, Metric.EXECUTORS_SERVING)) == 1
+
+
+@pytest.mark.parametrize(("kinds", "metrics"), [(["govern"], []), ([], ["lag_rows"])])
+def test_a_query_that_was_named_engine_keeps_its_records(tmp_path: Path, kinds: list[str], metrics: list[str]) -> None:
+    """Only what no query can have is taken for the application's where a query had that name."""
+    path = tmp_path / "old.db"
+    own = [(kind, "engine") for kind in kinds]
+    points = [(metric, "engine") for metric in metrics]
+    _version_3(path, [*ENGINE_RECORDS, *own], [*points, ("executors_serving", "engine")])
+
+    with SqliteStore(path) as store:
+        of_query = [record.action.kind for record in store.actions(query=QueryName("engine"))]
+        assert of_query == [ActionKind.FAULT, *map(ActionKind, kinds)]
+        assert len(store.actions(query=APPLICATION)) == 3
+        assert len(store.points(APPLICATION, Metric.EXECUTORS_SERVING)) == 1
+        assert len(store.points(QueryName("engine"), Metric.LAG_ROWS)) == len(metrics)
 
 
 def test_a_reader_leaves_an_old_file_alone_and_says_what_to_do(version_1: Path) -> None:

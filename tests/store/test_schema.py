@@ -43,6 +43,8 @@ def _change(path: Path, statement: str) -> None:
         ("expected = '{'", "Expecting property name"),
         ("expected = '[1]'", "has no attribute 'items'"),
         ("expected = '{\"rows\": null}'", "NoneType"),
+        ("details = '{'", "Expecting property name"),
+        ("details = '[1]'", "has no attribute 'items'"),
         ("value = 'many'", "must be real number"),
         ("value = 9e999", "finite numbers only"),
         ("time_s = 'noon'", "could not convert string to float"),

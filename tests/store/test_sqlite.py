@@ -123,7 +123,9 @@ def test_a_reader_records_nothing(path: Path) -> None:
         for change in (
             lambda: reader.append(HOLD, time_s=1.0, mode=Mode.ACT),
             lambda: reader.append_points([SeriesPoint(1.0, CLICKS, Metric.LAG_ROWS, 1.0)]),
+            lambda: reader.append_all([HOLD], time_s=1.0, mode=Mode.ACT),
             lambda: reader.delete_points(before_s=1.0),
+            lambda: reader.delete_actions(before_s=1.0, kinds=[ActionKind.HOLD]),
         ):
             with pytest.raises(StoreError, match="open for reading only"):
                 change()
@@ -292,14 +294,40 @@ def test_lookups_use_the_indexes(path: Path) -> None:
             connection.set_trace_callback(statements.append)
         store.actions(query=CLICKS, last=10)
         store.actions(after_id=5)
+        store.actions(query=CLICKS, kinds=[ActionKind.HOLD], last=10)
+        store.actions(kinds=[ActionKind.HOLD], last=10)
+        store.points(CLICKS, Metric.LAG_ROWS, last=10)
         store.points(CLICKS, Metric.LAG_ROWS, since_s=1.0, last=10)
+        next(store.each_action(query=CLICKS, kinds=[ActionKind.HOLD]), None)
+        in_order = len(statements)
+        store.actions(query=CLICKS, kinds=[ActionKind.HOLD, ActionKind.FAULT], after_id=7, last=10)
         store.queries()
-    assert len(statements) == 4
+    assert len(statements) == in_order + 2
 
-    with closing(sqlite3.connect(path)) as connection:
-        plans = [[row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")] for each in statements]
+    plans = _plans(path, statements)
     for plan in plans:
         assert not [step for step in plan if re.match(r"SCAN (TABLE )?(actions|series)\b", step)]
-    # The names of the queries are few and may be sorted; rows must come out of the index in order.
-    for plan in plans[:3]:
+    # The names of the queries are few and may be sorted; so may the newest few of each kind. Rows must come out of the
+    # index in order.
+    for plan in plans[:in_order]:
         assert not [step for step in plan if "ORDER BY" in step]
+    searches = [step for step in plans[in_order] if step.startswith("SEARCH actions")]
+    assert ["(query=? AND kind=? AND rowid>?)" in step for step in searches] == [True, True]
+
+
+def test_deletion_of_actions_uses_the_indexes(path: Path) -> None:
+    """Old rows are found by kind and time, and newer ones of the same query and kind by theirs."""
+    statements: list[str] = []
+    with SqliteStore(path) as store:
+        with store._using() as connection:
+            connection.set_trace_callback(statements.append)
+        store.delete_actions(before_s=9.0, kinds=[ActionKind.READ_LIMIT])
+
+    (plan,) = _plans(path, statements)
+    assert any("actions_by_kind_time (kind=? AND time_s<?)" in step for step in plan)
+    assert any("actions_by_query_kind (query=? AND kind=? AND rowid>?)" in step for step in plan)
+
+
+def _plans(path: Path, statements: list[str]) -> list[list[str]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return [[row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {each}")] for each in statements]

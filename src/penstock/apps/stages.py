@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from penstock.errors import PenstockError
-from penstock.model.graph import Element, ElementGraph, Engine, InputStream
+from penstock.model.application import Application, QueryDeclaration
+from penstock.model.goal import Goal
+from penstock.model.query import QueryName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.estimate.service_rate import ServiceRate
-
 INPUT = "rows"
-ENGINE = "engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +43,29 @@ class StageGraph:
     about: str
     stages: tuple[Stage, ...]
 
-    def elements(self, rates: Mapping[str, ServiceRate], *, offered_rows_per_s: float, cores: float) -> ElementGraph:
-        """The graph that tier one sees, with what each stage was measured to do with so many cores.
+    def application(self) -> Application:
+        """The queries as a user declares them: what each reads and writes, and what its results are worth.
 
         Examples
         --------
-        >>> from penstock.estimate.service_rate import ServiceRate
-        >>> rates = dict.fromkeys(["parse", "enrich", "score"], ServiceRate(100.0, 5.0))
-        >>> CHAIN.elements(rates, offered_rows_per_s=9.0, cores=2.0).readers
-        ((1,), (2,), ())
+        >>> application = CHAIN.application()
+        >>> application.readers(QueryName("parse")), application.queries[QueryName("score")].reads
+        (('enrich',), ('topic:enrich',))
         """
-        return ElementGraph(
-            (Engine(ENGINE, cores),),
-            (InputStream(INPUT, offered_rows_per_s),),
-            tuple(
-                Element(
-                    stage.name,
-                    ENGINE,
-                    (stage.reads,),
-                    rates[stage.name].rows_per_core_s,
-                    rates[stage.name].idle_rows_per_s,
-                    weight=stage.weight,
-                    minimum_accuracy=stage.minimum_accuracy,
+        return Application(
+            {
+                QueryName(stage.name): QueryDeclaration(
+                    Goal(weight=stage.weight or 1.0, minimum_accuracy=stage.minimum_accuracy),
+                    reads=(f"topic:{stage.reads}",),
+                    writes=(f"topic:{stage.name}",) if self.is_read(stage) else (),
                 )
                 for stage in self.stages
-            ),
+            }
         )
+
+    def is_read(self, stage: Stage) -> bool:
+        """Whether another stage reads what this one puts out."""
+        return any(other.reads == stage.name for other in self.stages)
 
 
 FANOUT = StageGraph(
@@ -116,31 +111,28 @@ class StageTopics:
 
 @dataclass(frozen=True, slots=True)
 class StageStart:
-    """How the queries of a run start: where their checkpoints are, how often they look, what they may read at first.
+    """How the queries of a run start: where their checkpoints are, how often they look, what a batch reads at most.
 
-    Without a first limit a query is plain Spark. With one, the limit is an option of the reader: the first batch is
-    planned as soon as the query starts, before anybody could set a limit from outside.
+    ``most_rows`` is Spark's own option of the reader; None reads whatever is there.
     """
 
     checkpoints: Path
     batch_s: float
-    first_rows: Mapping[str, int] | None = None
+    most_rows: int | None = None
 
 
 def start_stage(
     spark: SparkSession, graph: StageGraph, stage: Stage, topics: StageTopics, start: StageStart
 ) -> StreamingQuery:
-    """Start the query of a stage."""
+    """Start the query of a stage, under the name of the stage."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", topics.bootstrap)
     reader = reader.option("subscribe", topics.of(stage.reads)).option("startingOffsets", "earliest")
-    if start.first_rows is not None:
-        reader = reader.option("maxOffsetsPerTrigger", start.first_rows[stage.name])
-    worked = work(reader.load(), stage.rounds)
-    writer = worked.writeStream.queryName(f"{topics.run}-{stage.name}").trigger(
-        processingTime=f"{start.batch_s} seconds"
-    )
+    if start.most_rows is not None:
+        reader = reader.option("maxOffsetsPerTrigger", start.most_rows)
+    writer = work(reader.load(), stage.rounds).writeStream.queryName(stage.name)
+    writer = writer.trigger(processingTime=f"{start.batch_s} seconds")
     writer = writer.option("checkpointLocation", str(start.checkpoints / stage.name))
-    if any(other.reads == stage.name for other in graph.stages):
+    if graph.is_read(stage):
         writer = writer.format("kafka").option("kafka.bootstrap.servers", topics.bootstrap)
         return writer.option("topic", topics.of(stage.name)).start()
     return writer.format("noop").start()

@@ -24,8 +24,6 @@ from penstock.bench.waiting_work import wait_for_each_row
 from penstock.cluster import standalone
 from penstock.cluster.engine import running_engine
 from penstock.cluster.engine_spec import EngineSpec, Standalone
-from penstock.cluster.plan import Bounds
-from penstock.cluster.sampled import live_policy
 from penstock.cluster.standalone_config import StandaloneSpec
 from penstock.errors import ClusterError
 from penstock.kafka import broker, jars
@@ -33,7 +31,7 @@ from penstock.kafka.broker_config import ClusterSpec
 from penstock.kafka.client import KafkaClient
 from penstock.kafka.load import run_load
 from penstock.kafka.load_sinks import KafkaTarget
-from penstock.model import Goal
+from penstock.model import Application, ExecutorBounds, ExecutorsDeclaration, Goal, QueryDeclaration, QueryName
 from penstock.model.profile import LoadProfile
 from penstock.model.profile_checks import Interpolation
 from penstock.model.rows import PlainContent
@@ -48,13 +46,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.cluster.engine import Engine
-    from penstock.cluster.policy import ScalingObservation, ScalingPolicy, ScalingTarget
-    from penstock.cluster.scaler import Scaler
     from penstock.kafka.load_tally import LoadTally
     from penstock.spark.attach import Penstock
     from penstock.store import Store
 
-TOPIC, QUERY = "rows", "waiting"
+TOPIC, QUERY = "rows", QueryName("waiting")
 _WORKERS = 2
 _ROW_S = 0.005
 _TRIGGER_S = 2.0
@@ -63,6 +59,7 @@ _LEAST_RATE, _MOST_RATE = 50.0, 130.0
 _WIDTH_SHARE = 0.16
 """Deviation of the bell, of the whole time. Corners would be what no forecast foresees, and none that is learned on."""
 _PATIENCE_S = 120.0
+_LOOK_EVERY_S = 0.5
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.numRecentProgressUpdates": "10000",
@@ -95,6 +92,26 @@ class ElasticSetting:
         rates = _LEAST_RATE + (_MOST_RATE * self.most - _LEAST_RATE) * bell
         return LoadProfile(moments_s, rates, Interpolation.LINEAR)
 
+    @property
+    def bounds(self) -> ExecutorBounds:
+        """How many executors there may be."""
+        return ExecutorBounds(1, self.most)
+
+    def application(self) -> Application:
+        """One query with its goal, and executors by the policy."""
+        return Application(
+            {QUERY: QueryDeclaration(Goal(latency=self.goal_s))},
+            ExecutorsDeclaration(self.bounds, self.policy),
+        )
+
+    def settings(self) -> dict[str, object]:
+        """What is set about scaling in a run of a few minutes."""
+        return {
+            "scaling.interval_s": self.interval_s,
+            "scaling.start_s": self.start_s,
+            "scaling.down_every_s": self.down_every_s,
+        }
+
 
 def bench_elastic(setting: ElasticSetting, *, say: Callable[[str], None]) -> ElasticResult:
     """Start a broker and a cluster, run one query under the load, and tell what became of it."""
@@ -104,7 +121,11 @@ def bench_elastic(setting: ElasticSetting, *, say: Callable[[str], None]) -> Ela
         spark_spec = StandaloneSpec(place / "spark", workers=_WORKERS, cores=cores, memory=f"{512 * cores}m")
         kafka_spec = ClusterSpec(place / "kafka", port=free_port(), heap="512m")
         engine_spec = EngineSpec(
-            "penstock-bench-elastic", Bounds(1, setting.most, 1), memory="512m", jars=tuple(jars()), settings=_SETTINGS
+            "penstock-bench-elastic",
+            setting.bounds,
+            memory="512m",
+            jars=tuple(jars()),
+            settings=_SETTINGS,
         )
         say("starting a broker and a Standalone cluster")
         with broker.running_cluster(kafka_spec) as kafka, standalone.running_cluster(spark_spec) as cluster:
@@ -115,28 +136,6 @@ def bench_elastic(setting: ElasticSetting, *, say: Callable[[str], None]) -> Ela
 
 
 @dataclass(slots=True)
-class _Watched:
-    """A policy whose every look is remembered."""
-
-    policy: ScalingPolicy
-    looks: list[Look] = field(default_factory=list)
-
-    def decide(self, observation: ScalingObservation) -> ScalingTarget:
-        """Ask the policy."""
-        target = self.policy.decide(observation)
-        self.looks.append(
-            Look(
-                observation.time_s,
-                observation.executors,
-                observation.target,
-                observation.arrival_rows_per_s,
-                observation.backlog_rows,
-            )
-        )
-        return target
-
-
-@dataclass(slots=True)
 class _Run:
     setting: ElasticSetting
     engine: Engine
@@ -144,44 +143,46 @@ class _Run:
     place: Path
     say: Callable[[str], None]
     sent: list[LoadTally] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
 
     def run(self) -> ElasticResult:
-        """The query and its scaler, from the first batch to the last row."""
+        """The query and its executors, from the first batch to the last row."""
         store: Store = MemoryStore() if self.setting.store is None else SqliteStore(self.setting.store)
-        with attach(self.engine.spark, store=store) as pen:
-            policy = self._policy()
-            with self.engine.scaler(policy, pen.store) as scaler:
-                query = self._start(pen)
-                self._await(query, lambda: self._is_at_first_size(scaler), "the engine at its first size")
-                began_s = self._under_load(query, policy)
-                self._await(query, lambda: self._is_done(query) and scaler.is_settled, "the last row")
-                return self._result(query, pen.store, policy.looks, began_s)
-
-    def _policy(self) -> _Watched:
         setting = self.setting
-        return _Watched(
-            live_policy(
-                setting.policy, self.engine.spec.bounds, goal_s=setting.goal_s, interval_s=setting.interval_s,
-                trigger_s=_TRIGGER_S, start_s=setting.start_s, down_every_s=setting.down_every_s,
-            )
-        )  # fmt: skip
+        with attach(self.engine.spark, setting.application(), settings=setting.settings(), store=store) as pen:
+            query = self._start()
+            self._await(pen, query, lambda: self._is_at_first_size(pen), "the engine at its first size")
+            began_s = self._under_load(pen, query)
+            self._await(pen, query, lambda: self._is_done(query) and _is_settled(pen), "the last row")
+            return self._result(query, pen.store, self.looks, began_s)
 
-    def _start(self, pen: Penstock) -> StreamingQuery:
+    def _look(self, pen: Penstock) -> None:
+        """Take down what the policy was told last, and what it wants."""
+        logic = pen.loop.logic
+        workload, target = logic.workload, self.setting.bounds.first
+        if logic.scaling is not None:
+            target = logic.scaling.target
+        serving, arriving = len(pen.plant.view.serving), workload.arrival_rows_per_s
+        self.looks.append(Look(time.time(), serving, target, arriving, workload.backlog_rows))
+
+    def _start(self) -> StreamingQuery:
         rows = aged(KafkaStream(self.bootstrap, TOPIC, PlainContent).rows(self.engine.spark))
         slow = rows.mapInArrow(wait_for_each_row(_ROW_S), rows.schema)
         writer = slow.writeStream.format("noop").queryName(QUERY).trigger(processingTime=f"{_TRIGGER_S:g} seconds")
-        writer = writer.option("checkpointLocation", str(self.place / "checkpoint"))
-        return pen.govern(writer, Goal(latency=self.setting.goal_s)).start()
+        return writer.option("checkpointLocation", str(self.place / "checkpoint")).start()
 
-    def _under_load(self, query: StreamingQuery, policy: _Watched) -> float:
+    def _under_load(self, pen: Penstock, query: StreamingQuery) -> float:
         """Send the whole profile, and give the moment at which it began."""
         sender = threading.Thread(target=self._send, name="penstock-bench-load")
         sender.start()
-        began_s = time.time()
+        began_s = said_s = time.time()
         while sender.is_alive():
             raise_failure(query)
-            sender.join(timeout=self.setting.interval_s)
-            self.say(f"{time.time() - began_s:4.0f} of {self.setting.seconds:.0f} s: {policy.looks[-1].sentence}")
+            sender.join(timeout=_LOOK_EVERY_S)
+            self._look(pen)
+            if time.time() >= said_s + self.setting.interval_s:
+                said_s = time.time()
+                self.say(f"{said_s - began_s:4.0f} of {self.setting.seconds:.0f} s: {self.looks[-1].sentence}")
         if not self.sent:
             raise ClusterError("the load generator failed; what it said is above")
         return began_s
@@ -193,20 +194,20 @@ class _Run:
         )
         self.sent.append(tally)
 
-    def _is_at_first_size(self, scaler: Scaler) -> bool:
-        view = self.engine.pool.look()
-        return len(view.serving) == 1 and not view.leaving and scaler.is_settled
+    def _is_at_first_size(self, pen: Penstock) -> bool:
+        return bool(self.looks) and self.looks[-1].executors == 1 and _is_settled(pen)
 
     def _is_done(self, query: StreamingQuery) -> bool:
         return sum(report.numInputRows for report in query.recentProgress) >= self.sent[0].rows
 
-    def _await(self, query: StreamingQuery, condition: Callable[[], bool], what: str) -> None:
+    def _await(self, pen: Penstock, query: StreamingQuery, condition: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + _PATIENCE_S
         while not condition():
             raise_failure(query)
             if time.monotonic() > deadline_s:
                 raise ClusterError(f"{what} did not come within {_PATIENCE_S:g} s: is the machine too busy?")
-            time.sleep(0.5)
+            time.sleep(_LOOK_EVERY_S)
+            self._look(pen)
 
     def _result(self, query: StreamingQuery, store: Store, looks: list[Look], began_s: float) -> ElasticResult:
         reports: list[Any] = list(query.recentProgress)
@@ -224,3 +225,9 @@ class _Run:
             actions=tuple(store.actions()),
             looks=tuple(look for look in looks if look.time_s >= began_s),
         )
+
+
+def _is_settled(pen: Penstock) -> bool:
+    """Whether all executors that were decided on are there, and nobody else."""
+    scaling = pen.loop.logic.scaling
+    return scaling is not None and scaling.is_settled

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.cluster.scaler import ENGINE
-from penstock.model import ActionKind
+from penstock.model import APPLICATION, ActionKind
 
 if TYPE_CHECKING:
     from penstock.apps.run import QueryFigures
@@ -69,16 +68,18 @@ class ElasticResult:
     @property
     def changes(self) -> list[Change]:
         """Decisions since the load began, each with its outcome."""
-        own = [record for record in self.actions if record.action.query == ENGINE]
+        own = [record for record in self.actions if record.action.query == APPLICATION]
         outcomes = {
-            record.action.cause: record.action for record in own if record.action.kind is ActionKind.EXECUTORS_DONE
+            record.action.details.get("number"): record.action
+            for record in own
+            if record.action.kind is ActionKind.EXECUTORS_DONE
         }
         found = []
         for record in own:
             action = record.action
             if action.kind is not ActionKind.EXECUTORS or action.previous is None or action.value is None:
                 continue
-            outcome = outcomes.get(f"action {record.action_id}")
+            outcome = outcomes.get(action.details.get("number"))
             found.append(
                 Change(
                     after_s=record.time_s - self.began_s,

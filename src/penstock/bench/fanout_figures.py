@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.apps.stage_run import StageBatch
-    from penstock.bench.fanout_runs import GraphRun
+    from penstock.bench.fanout_runs import GraphRun, StageBatch
     from penstock.sim.two_states import TwoStates
 
 PLAIN, MIN_FLOW, ACES = "plain", "min_flow", "aces"
@@ -132,8 +131,8 @@ def batch_ages(batches: Sequence[StageBatch], load_began_s: float, load_rows_per
     --------
     Batches of 100 rows, done after 10 and 20 seconds, of a load of ten rows a second:
 
-    >>> from penstock.apps.stage_run import StageBatch
-    >>> done = [StageBatch("fast", ended_s - 1.0, 1.0, 100, 0.0, 0.5, None) for ended_s in (10.0, 20.0)]
+    >>> from penstock.bench.fanout_runs import StageBatch
+    >>> done = [StageBatch("fast", ended_s - 1.0, 1.0, 100, 0.0, 0.5) for ended_s in (10.0, 20.0)]
     >>> batch_ages(done, load_began_s=0.0, load_rows_per_s=10.0)
     [5.0, 5.0]
     """

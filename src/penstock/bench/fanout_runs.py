@@ -1,29 +1,64 @@
-"""Single runs of a graph of queries on a broker: under a load in real time, or on a backlog."""
+"""Single runs of a graph of queries on a broker, under a load in real time or on a backlog, and what was read."""
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from penstock.apps.stage_run import StageBatch, StageRun, StageWindow
-from penstock.apps.stages import INPUT, StageGraph, StageStart, StageTopics
+import penstock
+from penstock.apps.stages import INPUT, StageGraph, StageStart, StageTopics, start_stage
 from penstock.kafka.load import run_load
 from penstock.kafka.load_sinks import KafkaTarget
 from penstock.model.profile import LoadProfile
 from penstock.model.rows import PlainContent
+from penstock.spark import internals
+from penstock.spark.collector import offset_distance, parse_progress, parse_timestamp_s
+from penstock.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-    from penstock.control.graph_governor import GraphGovernor
     from penstock.kafka.client import KafkaClient
 
 PARTITIONS = 2
+_LOOK_EVERY_S = 0.5
 _SEND_LONGER_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class StageBatch:
+    """One finished batch with rows."""
+
+    stage: str
+    started_s: float
+    duration_s: float
+    rows: int
+    lag_rows: float
+    core_s: float
+
+    @property
+    def ended_s(self) -> float:
+        """When it was done."""
+        return self.started_s + self.duration_s
+
+
+@dataclass(frozen=True, slots=True)
+class StageWindow:
+    """Rows that each stage processed between two moments, those of batches that were not done yet included."""
+
+    from_s: float
+    until_s: float
+    rows: dict[str, int]
+
+    def rows_per_s(self, stage: str) -> float:
+        """Throughput of a stage."""
+        return self.rows[stage] / (self.until_s - self.from_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +70,23 @@ class GraphRun:
     load_began_s: float
 
 
+@dataclass(slots=True)
+class _Watched:
+    """A query that runs, and up to where its reports and jobs are known."""
+
+    query: StreamingQuery
+    batch_id: int | None = None
+    last_job: int = -1
+    batches: list[StageBatch] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class GraphRuns:
-    """Runs of one graph in one session, each with topics of its own."""
+    """Runs of one graph in one session, each with topics of its own.
+
+    The queries are ordinary ones, started under the names that the application declares. A governed run differs from a
+    plain one by a call of :func:`penstock.attach` and nothing else.
+    """
 
     graph: StageGraph
     spark: SparkSession
@@ -51,30 +100,78 @@ class GraphRuns:
         rows_per_s: float,
         settle_s: float,
         seconds: float,
-        first_rows: Mapping[str, int] | None = None,
-        governor: GraphGovernor | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> GraphRun:
-        """Run under a load that comes at a rate; without first limits it is plain Spark."""
+        """Run under a load that comes at a rate; attached with these settings, plain Spark without."""
         topics = self._topics(name)
         profile = LoadProfile.constant(rows_per_s, seconds=settle_s + seconds + _SEND_LONGER_S)
         began_s: list[float] = []
         sender = threading.Thread(target=lambda: began_s.append(self._send(topics, profile)))
         sender.start()
+        start = StageStart(self.place / name, self.batch_s)
         try:
-            run = StageRun(self.spark, self.graph, topics, self._start(name, first_rows), governor)
-            window = run.run(settle_s, seconds)
+            if settings is None:
+                batches, window = self._run(topics, start, settle_s, seconds)
+            else:
+                with penstock.attach(self.spark, self.graph.application(), settings=settings, store=MemoryStore()):
+                    batches, window = self._run(topics, start, settle_s, seconds)
         finally:
             sender.join()
-        return GraphRun(run.batches, window, began_s[0])
+        return GraphRun(batches, window, began_s[0])
 
-    def on_backlog(self, name: str, backlog_rows: int, limit_rows: int, settle_s: float, seconds: float) -> GraphRun:
-        """Run with the same limit for every query on rows that all wait when it begins."""
+    def on_backlog(self, name: str, backlog_rows: int, most_rows: int, settle_s: float, seconds: float) -> GraphRun:
+        """Run plain Spark with the same limit of its own for every query, on rows that all wait when it begins."""
         topics = self._topics(name)
         began_s = self._send(topics, LoadProfile.constant(1.0, seconds=1.0).with_backlog(backlog_rows))
-        limits = dict.fromkeys((stage.name for stage in self.graph.stages), limit_rows)
-        run = StageRun(self.spark, self.graph, topics, self._start(name, limits))
-        window = run.run(settle_s, seconds)
-        return GraphRun(run.batches, window, began_s)
+        start = StageStart(self.place / name, self.batch_s, most_rows)
+        batches, window = self._run(topics, start, settle_s, seconds)
+        return GraphRun(batches, window, began_s)
+
+    def _run(
+        self, topics: StageTopics, start: StageStart, settle_s: float, seconds: float
+    ) -> tuple[list[StageBatch], StageWindow]:
+        """Let the queries run; counts the rows after so many seconds to settle.
+
+        A batch counts with what its tasks have read by then, not when it is done: batches of plain Spark under overload
+        last longer than any window.
+        """
+        watched: dict[str, _Watched] = {}
+        try:
+            for stage in self.graph.stages:
+                watched[stage.name] = _Watched(start_stage(self.spark, self.graph, stage, topics, start))
+            self._look_until(time.time() + settle_s, watched)
+            from_s, before = time.time(), self._rows_read(watched)
+            self._look_until(from_s + seconds, watched)
+            until_s, after = time.time(), self._rows_read(watched)
+        finally:
+            # Those that read others first.
+            for each in reversed(watched.values()):
+                each.query.stop()
+        rows = {stage: after[stage] - before[stage] for stage in after}
+        return [batch for each in watched.values() for batch in each.batches], StageWindow(from_s, until_s, rows)
+
+    def _look_until(self, until_s: float, watched: Mapping[str, _Watched]) -> None:
+        while time.time() < until_s:
+            time.sleep(_LOOK_EVERY_S)
+            for stage, each in watched.items():
+                failure = each.query.exception()
+                if failure is not None:
+                    raise failure
+                for text in internals.reports_after(each.query, each.batch_id):
+                    self._note(stage, each, parse_progress(text))
+
+    def _note(self, stage: str, watched: _Watched, progress: Mapping[str, Any]) -> None:
+        watched.batch_id = int(progress["batchId"])
+        rows = int(progress["numInputRows"])
+        if not rows:
+            return
+        core_s, watched.last_job = internals.core_seconds(self.spark, str(watched.query.runId), watched.last_job)
+        started_s = parse_timestamp_s(progress["timestamp"])
+        duration_s = progress["durationMs"]["triggerExecution"] / 1000.0
+        watched.batches.append(StageBatch(stage, started_s, duration_s, rows, waiting_rows(progress), core_s))
+
+    def _rows_read(self, watched: Mapping[str, _Watched]) -> dict[str, int]:
+        return {stage: internals.rows_read(self.spark, str(each.query.runId)) for stage, each in watched.items()}
 
     def _topics(self, name: str) -> StageTopics:
         topics = StageTopics(self.client.bootstrap, name)
@@ -82,10 +179,19 @@ class GraphRuns:
             self.client.create_topic(topics.of(topic), PARTITIONS)
         return topics
 
-    def _start(self, name: str, first_rows: Mapping[str, int] | None) -> StageStart:
-        return StageStart(self.place / name, self.batch_s, first_rows)
-
     def _send(self, topics: StageTopics, profile: LoadProfile) -> float:
         target = KafkaTarget(self.client.bootstrap, topics.of(INPUT))
         _, began_s = run_load(profile, PlainContent(), target, processes=1, seconds=None, watch=lambda _: None)
         return began_s
+
+
+def waiting_rows(progress: Mapping[str, Any]) -> float:
+    """Rows that a batch found waiting beyond those that it read.
+
+    Examples
+    --------
+    >>> waiting_rows({"sources": [{"endOffset": {"t": {"0": 5, "1": 7}}, "latestOffset": {"t": {"0": 9, "1": 7}}}]})
+    4.0
+    """
+    distances = [offset_distance(source["endOffset"], source["latestOffset"]) for source in progress["sources"]]
+    return max(0.0, sum(distance for distance in distances if distance is not None))

@@ -22,7 +22,6 @@ from penstock.cli import (
     cluster,
     demo,
     doctor,
-    experiment,
     explain,
     kafka,
     load,
@@ -30,9 +29,12 @@ from penstock.cli import (
     replay,
     run,
     settings,
+    status,
     version,
 )
 from penstock.errors import PenstockError
+from penstock.report.text import clean
+from penstock.research.commands import experiment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +53,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "replay": replay.command,
     "run": run.command,
     "settings": settings.command,
+    "status": status.command,
     "version": version.command,
 }
 
@@ -70,6 +73,7 @@ def penstock() -> None:
     For example:
       penstock demo               see it work, side by side with plain Spark
       penstock doctor             is this machine ready for Spark?
+      penstock status             how is every query doing?
       penstock log --last 20      what was decided lately, and why?
       penstock explain clicks     why is the query 'clicks' where it is now?
     """
@@ -126,8 +130,8 @@ def _end(*_: object) -> None:
 
 
 def _complain(text: str) -> int:
-    # A message with line breaks would look like several errors to whoever counts lines.
-    typer.echo("error: " + " ".join(text.split("\n")), err=True)
+    # A message with line breaks would look like several errors to whoever counts lines; one may name a query, too.
+    typer.echo(f"error: {clean(text)}", err=True)
     return EXIT_ERROR
 
 

@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.bench_elastic import print_elastic
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json, print_table
+from penstock.console import AsJson, print_json, print_table
 
 app = typer.Typer(
     help="Measure what Penstock costs and what it achieves, side by side in one run.",
@@ -240,6 +239,61 @@ def elastic(
         print_json(result.to_dict())
         return
     print_elastic(result)
+
+
+@app.command()
+def bridge(
+    goal: Annotated[float, typer.Option(min=2, max=600, help="Latency goal in seconds.")] = 10.0,
+    minimum_accuracy: Annotated[float, typer.Option(min=0.01, max=1, help="The least that may be kept.")] = 0.2,
+    times: Annotated[
+        float, typer.Option(min=1.1, max=10, help="High load in multiples of what one executor can do.")
+    ] = 3.0,
+    maximum: Annotated[int, typer.Option(min=2, max=16, help="Executors at most.")] = 4,
+    calm: Annotated[float, typer.Option(min=20, max=3600, help="Seconds of low load before the step.")] = 75.0,
+    high: Annotated[float, typer.Option(min=40, max=3600, help="Seconds of high load.")] = 90.0,
+    mode: Annotated[list[str] | None, typer.Option(help="Only these modes: 'joined', 'scaling alone' ...")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Directory for the action logs, for 'penstock log'.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let shedding hold the latency of a query until new executors serve: Kafka, a Standalone cluster, one file.
+
+    The load steps to a multiple of what the first size can do. Three modes in the same run: both tiers joined, scaling
+    alone (nothing may be dropped), shedding alone (the size stays). Met means, of the joined tiers: 95 % of rows within
+    the goal over the whole run, the minimum accuracy never broken, everything kept again 30 s after the step, and at
+    most 1.3 of the executor-hours of somebody who knew the load beforehand.
+
+    For example:
+      penstock bench bridge
+      penstock bench bridge --times 2 --minimum-accuracy 0.4 --json
+    """
+    from penstock.bench.bridge import BridgeSetting, bench_bridge  # noqa: PLC0415 - imports Spark
+    from penstock.bench.bridge_result import MODES  # noqa: PLC0415 - as above
+
+    unknown = set(mode or ()) - set(MODES)
+    if unknown:
+        raise typer.BadParameter(f"mode {min(unknown)!r} is not one of {', '.join(MODES)}")
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+    setting = BridgeSetting(goal, minimum_accuracy, times, maximum, calm, high, tuple(mode or MODES), keep)
+    result = bench_bridge(setting, say=lambda text: typer.echo(text, err=True))
+    if as_json:
+        print_json(result.to_dict())
+        return
+    rows = result.rows()
+    shown = [key for key in rows[0] if key != "faults"]
+    print_table(shown, [[_cell(row[key]) for key in shown] for row in rows])
+    load = f"{result.calm_rows_per_s:,.0f} to {result.high_rows_per_s:,.0f} rows/s"
+    typer.echo(f"\n{load}, one executor does {result.capacity_rows_per_s:,.0f}; load average {result.load_average:.1f}")
+    for claim in result.missed:
+        typer.echo(f"missed: {claim}")
+    if not result.missed:
+        typer.echo("met")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else "-" if value is None else str(value)
 
 
 @app.command()

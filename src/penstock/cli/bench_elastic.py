@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli.output import print_table
+from penstock.console import print_table
 
 if TYPE_CHECKING:
     from penstock.bench.elastic_result import ElasticResult

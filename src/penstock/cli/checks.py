@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +124,30 @@ def check_loopback(_: Surroundings) -> CheckResult:
         return CheckResult("loopback", f"no port of 127.0.0.1 to be had ({error})", remedy)
 
 
+def check_directives(_: Surroundings) -> CheckResult:
+    """Start the server that batches ask for their keep ratio, ask it once, and say which way keep ratios go.
+
+    Executors on other machines must reach it as well, at the driver's address; whether they do, only they can tell.
+    """
+    from penstock.model.directive import Directive  # noqa: PLC0415 - only this check needs it
+    from penstock.spark.directives import LOOPBACK, Answer, DirectiveServer, Question, ask  # noqa: PLC0415 - as above
+
+    remedy = (
+        "allow programs to bind and connect to free ports of the driver's address (firewall or sandbox rules); until "
+        "then keep ratios go by the property channel, a batch late"
+    )
+    try:
+        with DirectiveServer(lambda question: Answer(Directive(question.batch_id)), host=LOOPBACK) as server:
+            began_s = time.perf_counter()
+            answer = ask(server.endpoint, server.token, Question("doctor", "doctor", 0), _ANSWER_WITHIN_S)
+            took_ms = 1000.0 * (time.perf_counter() - began_s)
+    except OSError as error:
+        return CheckResult("directives", f"property channel: no port to listen on ({error})", remedy)
+    if answer is None:
+        return CheckResult("directives", f"property channel: {server.endpoint} does not answer", remedy)
+    return CheckResult("directives", f"asks the driver: {server.endpoint} answered in {took_ms:.1f} ms")
+
+
 def check_host_name(surroundings: Surroundings) -> CheckResult:
     """Resolve the host's own name: Spark does so when it starts, and dies when it cannot."""
     told = surroundings.environment.get("SPARK_LOCAL_IP")
@@ -186,6 +211,7 @@ checks: list[Check] = [
     check_executor_python,
     check_memory,
     check_loopback,
+    check_directives,
     check_host_name,
     check_checkpoint_directory,
     check_private_members,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json, print_table
+from penstock.console import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
     from penstock.cluster.standalone import StandaloneCluster
@@ -99,7 +98,7 @@ def status(directory: Directory = None, as_json: AsJson = False) -> None:
 
 
 def _show(found: StandaloneCluster, *, as_json: bool) -> None:
-    from penstock.cluster.master import ask_master  # noqa: PLC0415 - as above
+    from penstock.spark.standalone_master import ask_master  # noqa: PLC0415 - as above
 
     running = found.running
     answer = ask_master(found.ui_url) if running else None

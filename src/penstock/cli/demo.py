@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json, print_table
+from penstock.console import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

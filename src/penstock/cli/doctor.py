@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json, print_table
+from penstock.console import AsJson, print_json, print_table
 
 CheckpointDirectory = Annotated[
     Path | None,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json, print_table
+from penstock.console import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
     from penstock.kafka.broker import Cluster

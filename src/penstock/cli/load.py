@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json
+from penstock.console import AsJson, print_json
 from penstock.errors import BrokerError
 
 if TYPE_CHECKING:

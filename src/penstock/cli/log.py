@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AsJson, SettingsPath, StorePath, open_store, parse_moment_s
-from penstock.cli.output import local_time, print_json, print_json_line, print_table, short_number
-from penstock.model import ActionKind, Mode, QueryName, RecordedAction
+from penstock.cli.options import SettingsPath, StorePath, open_store, parse_moment_s
+from penstock.console import AsJson, print_json, print_json_line, print_json_rows, print_table
+from penstock.model import ActionKind, RecordedAction
+from penstock.report.log import DEFAULT_LAST, HEAD, LogFilter, LogView, cells
+from penstock.report.text import APPLICATION_NAME, asked_name
 
 if TYPE_CHECKING:
     from penstock.store import Store
@@ -22,26 +23,12 @@ _MOMENT_HELP = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LogFilter:
-    """Which actions are asked for; ``last`` 0 means all of them."""
-
-    query: QueryName | None = None
-    kinds: tuple[ActionKind, ...] = ()
-    since_s: float | None = None
-    until_s: float | None = None
-    last: int = 50
-
-    def read(self, store: "Store", *, after_id: int = 0, last: int | None = None) -> list[RecordedAction]:
-        """Give the actions that match, oldest first."""
-        return store.actions(
-            query=self.query, kinds=self.kinds, since_s=self.since_s, until_s=self.until_s, after_id=after_id, last=last
-        )
-
-
 def command(
     *,
-    query: Annotated[str | None, typer.Option("--query", "-q", metavar="NAME", help="Only this query.")] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", "-q", metavar="NAME", help=f"Only this query, or '{APPLICATION_NAME}' as a whole."),
+    ] = None,
     kind: Annotated[
         list[ActionKind] | None,
         typer.Option("--kind", "-k", metavar="KIND", help=f"Only these kinds, repeatable: {', '.join(ActionKind)}."),
@@ -50,7 +37,7 @@ def command(
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Not after; written as for --since.")] = None,
     last: Annotated[
         int, typer.Option("--last", "-n", min=0, metavar="NUMBER", help="The newest so many actions; 0 for all.")
-    ] = 50,
+    ] = DEFAULT_LAST,
     follow: Annotated[
         bool,
         typer.Option("--follow", "-f", help="Go on with new actions as they come; with --json, one object a line."),
@@ -68,7 +55,7 @@ def command(
     """
     now_s = time.time()
     wanted = LogFilter(
-        query=None if query is None else QueryName(query),
+        query=None if query is None else asked_name(query),
         kinds=tuple(kind or ()),
         since_s=None if since is None else parse_moment_s(since, now_s=now_s, option="--since"),
         until_s=None if until is None else parse_moment_s(until, now_s=now_s, option="--until"),
@@ -82,18 +69,18 @@ def command(
 
 
 def _show(store: "Store", wanted: LogFilter, path: Path, *, as_json: bool) -> None:
-    # One more than asked for tells whether there are older ones that are not shown.
-    recorded = wanted.read(store, last=wanted.last + 1 if wanted.last else None)
-    older_exist = bool(wanted.last) and len(recorded) > wanted.last
-    shown = recorded[1:] if older_exist else recorded
-    if as_json:
-        print_json({"older_exist": older_exist, "rows": [entry.to_dict() for entry in shown]})
+    if as_json and not wanted.last:
+        print_json_rows({"older_exist": False}, (entry.to_dict() for entry in wanted.each(store)))
         return
-    if not shown:
+    view = LogView.of(store, wanted)
+    if as_json:
+        print_json({"older_exist": view.older_exist, "rows": view.rows()})
+        return
+    if not view.entries:
         typer.echo(f"no actions that match in {path}")
         return
-    print_table(("time", "query", "kind", "change", "cause", "reason"), [_cells(entry) for entry in shown])
-    if older_exist:
+    print_table(HEAD, [cells(entry) for entry in view])
+    if view.older_exist:
         typer.echo(f"the newest {wanted.last}; older ones exist, --last 0 shows all")
 
 
@@ -102,7 +89,7 @@ def _follow(store: "Store", wanted: LogFilter, *, as_json: bool) -> None:
         if as_json:
             print_json_line(entry.to_dict())
         else:
-            typer.echo("  ".join(cell for cell in _cells(entry) if cell))
+            typer.echo("  ".join(cell for cell in cells(entry) if cell))
 
 
 def follow_actions(
@@ -125,19 +112,3 @@ def follow_actions(
             return
         first_look = None
         sleep(POLL_INTERVAL_S)
-
-
-def _cells(entry: RecordedAction) -> tuple[str, ...]:
-    action = entry.action
-    kind = action.kind.value if entry.mode is Mode.ACT else f"{action.kind.value} (observed only)"
-    return local_time(entry.time_s), str(action.query), kind, describe_change(entry), action.cause, action.reason
-
-
-def describe_change(entry: RecordedAction) -> str:
-    """Say what an action changed: ``"source 0: 1,000 -> 2,500 rows"``."""
-    action = entry.action
-    if action.value is None:
-        return action.target
-    values = [short_number(number) for number in (action.previous, action.value) if number is not None]
-    change = f"{' -> '.join(values)} {action.unit}".rstrip()
-    return f"{action.target}: {change}" if action.target else change

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json, print_table
+from penstock.console import AsJson, print_json, print_table
+from penstock.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.sim.calibration import Calibration
     from penstock.sim.rate_traces import RateTrace
+    from penstock.sim.replay import ReplaySettings, Row
     from penstock.sim.replay_table import ReplayResult
 
+_SHOWN_JOINTLY = (
+    "accuracy_ratio", "late_share_ratio", "late_rows", "executor_hours", "of_clairvoyant_ratio", "rescales",
+)  # fmt: skip
 _SHOWN = ("violations", "late_share", "executor_hours", "of_clairvoyant", "rescales")
 
 
@@ -37,6 +41,13 @@ def command(
     gaps: Annotated[
         str, typer.Option(help="bridge gaps with a straight line, or refuse a trace with gaps.")
     ] = "bridge",
+    goal_latency: Annotated[
+        str | None, typer.Option(metavar="TIME", help='Age that a row may have, such as "30 seconds".')
+    ] = None,
+    minimum_accuracy: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Shed rows too, down to this part: shedding and scaling together."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of arrivals and batch times.")] = 0,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for a chart (PNG) of every trace.")] = None,
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores.")] = None,
@@ -48,22 +59,40 @@ def command(
     sample violates the goal when a tenth of the rows due in it are late. Executor-hours count from the moment an
     executor is asked for, and are compared with those of a clairvoyant that knows the load to come.
 
+    With --minimum-accuracy the logic that governs live queries replays each trace: shedding and scaling together, each
+    of them alone, and as many executors as the peak needs. A policy other than proactive is given with --policy.
+
     For example:
       penstock replay --trace day.csv --policy proactive --policy hpa
       penstock replay --trace traces/ --policy all --json
       penstock replay --trace day.csv --calibration engine.json --out artifacts/replay
+      penstock replay --trace traces/ --goal-latency "30 seconds" --minimum-accuracy 0.5
     """
+    from dataclasses import replace  # noqa: PLC0415 - for this alone
+
+    from penstock.model import parse_duration_s  # noqa: PLC0415 - help must not wait for numpy
     from penstock.sim.calibration import Calibration, read_calibration  # noqa: PLC0415 - help must not wait for numpy
+    from penstock.sim.joint_replay import JointJob, replay_all_jointly  # noqa: PLC0415 - as above
     from penstock.sim.rate_traces import find_traces  # noqa: PLC0415 - as above
     from penstock.sim.replay import ReplaySettings  # noqa: PLC0415 - as above
     from penstock.sim.replay_table import ReplayJob, by_policy, losses, replay_all  # noqa: PLC0415 - as above
 
-    engine = read_calibration(calibration) if calibration else Calibration()
     policies = _policies(policy)
+    if out is not None:
+        require("charts", "--out")  # now, not after the last trace
+    engine = read_calibration(calibration) if calibration else Calibration()
+    if goal_latency is not None:
+        engine = replace(engine, goal_s=parse_duration_s(goal_latency, what="latency goal"))
     if gaps not in {"bridge", "refuse"}:
         raise typer.BadParameter(f"--gaps {gaps} is not one of bridge, refuse")
     settings = ReplaySettings(interval_s=interval, peak_executors=peak_executors, seed=seed)
     loads = [_read(path, gaps=gaps, hours=hours) for path in find_traces(trace)]
+    if minimum_accuracy is not None:
+        online = _online(policy)
+        joint = [JointJob(load, engine, settings, minimum_accuracy, online) for load in loads]
+        found = replay_all_jointly(joint, processes=processes or min(os.cpu_count() or 1, len(joint)), progress=_say)
+        _show_jointly(found, engine, settings, minimum_accuracy, online, as_json=as_json)
+        return
     jobs = [ReplayJob(load, engine, settings, policies, keep_runs=out is not None) for load in loads]
     workers = processes or min(os.cpu_count() or 1, len(jobs))
     results = replay_all(jobs, processes=workers, progress=_say)
@@ -98,6 +127,39 @@ def _policies(names: Sequence[str]) -> tuple[str, ...]:
     return POLICIES if "all" in names else tuple(name for name in POLICIES if name in names)
 
 
+def _online(names: Sequence[str]) -> str:
+    """The one policy that decides on executors while rows are shed."""
+    from penstock.control.scaling import ONLINE_POLICIES  # noqa: PLC0415 - help must not wait for numpy
+
+    name = "proactive" if "all" in names else names[0]
+    if len(names) > 1 or name not in ONLINE_POLICIES:
+        raise typer.BadParameter(f"--minimum-accuracy takes one --policy of {', '.join(ONLINE_POLICIES)}")
+    return name
+
+
+def _show_jointly(
+    rows: list[Row],
+    engine: Calibration,
+    settings: ReplaySettings,
+    minimum_accuracy: float,
+    policy: str,
+    *,
+    as_json: bool,
+) -> None:
+    from penstock.sim.joint_replay import by_way  # noqa: PLC0415 - help must not wait for numpy
+
+    if as_json:
+        document = {"minimum_accuracy_ratio": minimum_accuracy, "goal_latency_s": engine.goal_s, "policy": policy}
+        document |= {"interval_s": settings.interval_s, "peak_executors": settings.peak_executors}
+        summary = {"seed": settings.seed, "calibration": _plain(engine), "summary": by_way(rows), "rows": rows}
+        print_json(document | summary)
+        return
+    _show(rows, ("trace", "hours", "way", *_SHOWN_JOINTLY))
+    if len({row["trace"] for row in rows}) > 1:
+        typer.echo("\nall traces:")
+        _show(by_way(rows), None)
+
+
 def _read(path: Path, *, gaps: str, hours: float) -> RateTrace:
     from penstock.errors import InvalidProfileError  # noqa: PLC0415 - help must not wait for numpy
     from penstock.sim.rate_traces import trace_rates  # noqa: PLC0415 - as above
@@ -114,7 +176,7 @@ def _read(path: Path, *, gaps: str, hours: float) -> RateTrace:
 def _charts(results: Sequence[ReplayResult], out: Path | None, engine: Calibration) -> list[str]:
     if out is None:
         return []
-    from penstock.sim.elastic_charts import draw_replay  # noqa: PLC0415 - imports matplotlib
+    from penstock.sim.replay_charts import draw_replay  # noqa: PLC0415 - imports matplotlib
 
     out.mkdir(parents=True, exist_ok=True)
     return [

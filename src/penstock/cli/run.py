@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json, print_table, short_number
+from penstock.console import AsJson, print_json, print_table, short_number
 
 if TYPE_CHECKING:
     from penstock.apps.catalog import App

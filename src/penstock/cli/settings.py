@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json, print_table
+from penstock.console import AsJson, print_json, print_table
 from penstock.settings import Settings, allowed_values, environment_variable, load_settings
 
 

@@ -7,8 +7,7 @@ import typer
 
 from penstock import __version__
 from penstock.cli.machine import java_version
-from penstock.cli.options import AsJson
-from penstock.cli.output import print_json
+from penstock.console import AsJson, print_json
 
 
 def command(*, as_json: AsJson = False) -> None:

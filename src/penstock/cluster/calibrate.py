@@ -15,12 +15,15 @@ import numpy as np
 
 from penstock.cluster.engine import running_engine
 from penstock.cluster.engine_spec import EngineSpec, Standalone
-from penstock.cluster.plan import Bounds, plan_step
 from penstock.cluster.standalone import running_cluster
 from penstock.cluster.standalone_config import StandaloneSpec
+from penstock.control.executor_plan import plan_step
 from penstock.errors import ClusterError
 from penstock.estimate.service_time import ServiceTime
+from penstock.model.decision import Executors
+from penstock.model.executors import ExecutorBounds
 from penstock.spark import internals
+from penstock.spark.executor_plant import ExecutorPlant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,9 +32,9 @@ if TYPE_CHECKING:
 
     from penstock.cluster.engine import Engine
 
-_BOUNDS = Bounds(minimum=1, maximum=2, first=1)
+_BOUNDS = ExecutorBounds(min_executors=1, max_executors=2)
 _PATIENCE_S = 300.0
-_LOOK_EVERY_S = 0.05
+_OBSERVED_EVERY_S = 0.05
 _SMALL_ROWS, _LARGE_ROWS = 1_000, 200_000
 # The first batches of a query compile and warm up, which no later one does.
 _WARM_UP_BATCHES = 4
@@ -110,10 +113,11 @@ def line_through(rows: Sequence[float], seconds: Sequence[float]) -> tuple[float
 def _measured(engine: Engine, repeats: int, batches: int, say: Callable[[str], None]) -> Calibration:
     starts, releases = ServiceTime(max(repeats, 1)), ServiceTime(max(repeats, 1))
     say("bringing the engine to its first size")
-    _await_size(engine, 1)
+    plant = ExecutorPlant(engine.spark)
+    _await_size(plant, 1)
     for number in range(1, repeats + 1):
-        starts.observe(_grow(engine))
-        releases.observe(_shrink(engine))
+        starts.observe(_grow(plant))
+        releases.observe(_shrink(plant))
         say(f"executor {number} of {repeats}: up in {starts.snapshot().observed_s[-1]:.1f} s, "
             f"gone in {releases.snapshot().observed_s[-1]:.1f} s")  # fmt: skip
     rows: list[float] = []
@@ -143,30 +147,30 @@ def _measured(engine: Engine, repeats: int, batches: int, say: Callable[[str], N
     )
 
 
-def _grow(engine: Engine) -> float:
+def _grow(plant: ExecutorPlant) -> float:
     """Seconds from asking for one executor more until it is registered, by the driver's own books."""
-    before = set(engine.pool.look().added_s)
+    before = {one.executor_id for one in plant.observe().executors}
     asked_s = time.time()
-    _await_size(engine, 2)
-    return max(moment - asked_s for one, moment in engine.pool.look().added_s.items() if one not in before)
+    _await_size(plant, 2)
+    return max(one.added_s - asked_s for one in plant.observe().executors if one.executor_id not in before)
 
 
-def _shrink(engine: Engine) -> float:
+def _shrink(plant: ExecutorPlant) -> float:
     """Seconds from releasing one executor until it is gone."""
     released_s = time.time()
-    _await_size(engine, 1)
+    _await_size(plant, 1)
     return time.time() - released_s
 
 
-def _await_size(engine: Engine, target: int) -> None:
+def _await_size(plant: ExecutorPlant, target: int) -> None:
     deadline_s = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline_s:
-        view = engine.pool.look()
-        step = plan_step(view.executors, target, engine.spec.bounds)
-        engine.pool.carry_out(step)
-        if step.is_quiet and len(view.serving) == target and not view.leaving:
+        view = plant.observe()
+        plant.apply(Executors(cause="calibrate", reason="to be measured", executors=target), view)
+        is_quiet = plan_step(view.executors, target).is_quiet
+        if is_quiet and len(view.serving) == target and not view.leaving:
             return
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_OBSERVED_EVERY_S)
     raise ClusterError(f"the engine did not come to {target} executors within {_PATIENCE_S:g} s")
 
 

@@ -1,4 +1,4 @@
-"""An engine on a cluster: a Spark application with its executors, and a scaler on it where one is wanted."""
+"""An engine on a cluster: a Spark application and its executors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 
 from penstock.cluster.engine_settings import engine_settings
 from penstock.cluster.engine_spec import Standalone
-from penstock.cluster.pool import ExecutorPool
-from penstock.cluster.scaler import Scaler
 from penstock.errors import ClusterError
-from penstock.model import Mode
 from penstock.process.ports import HOST
-from penstock.spark.workload import WorkloadCollector
+from penstock.spark.executor_plant import why_not
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,8 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.cluster.engine_spec import EngineSpec, Place
-    from penstock.cluster.policy import ScalingPolicy
-    from penstock.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +29,14 @@ class Engine:
     spec: EngineSpec
     place: Place
     spark: SparkSession
-    pool: ExecutorPool
-
-    def scaler(self, policy: ScalingPolicy, store: Store, *, mode: Mode = Mode.ACT, every_s: float = 1.0) -> Scaler:
-        """A scaler on this engine that tells its policy what arrives and waits; not yet started."""
-        workload = WorkloadCollector(self.spark)
-        return Scaler(self.pool, self.spec.bounds, policy, store, workload=workload.look, mode=mode, every_s=every_s)
 
 
 @contextmanager
 def running_engine(spec: EngineSpec, place: Place) -> Iterator[Engine]:
     """Start an engine and end it with all its queries.
 
-    On Standalone it has all executors up to its maximum for a moment, until a scaler, or whoever calls
-    ``pool.carry_out``, brings it to its first size (docs/adr/0011-executors-leave-gracefully.md).
+    On Standalone it has all executors up to its maximum, until :func:`penstock.attach` with an application that
+    declares executors brings it to its first size (docs/adr/0011-executors-leave-gracefully.md).
     """
     # Executors must run the driver's own interpreter unless told otherwise: another may be of another version.
     os.environ["PYSPARK_PYTHON"] = spec.python or sys.executable
@@ -64,8 +53,10 @@ def running_engine(spec: EngineSpec, place: Place) -> Iterator[Engine]:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:
-        ui_url = place.ui_url if isinstance(place, Standalone) else None
-        yield Engine(spec, place, spark, ExecutorPool(spark, spec, ui_url))
+        why = why_not(spark, spec.bounds)
+        if why is not None:
+            raise ClusterError(f"engine {spec.name} cannot be scaled: {why}")
+        yield Engine(spec, place, spark)
     finally:
         for query in spark.streams.active:
             query.stop()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cluster.engine_spec import Kubernetes, Standalone, Yarn
 from penstock.errors import ClusterError
+from penstock.spark.standalone_master import PAGE_KEY
 
 if TYPE_CHECKING:
     from penstock.cluster.engine_spec import EngineSpec, Place
@@ -16,7 +17,7 @@ _OWN = frozenset(
         "spark.master", "spark.app.name", "spark.cores.max", "spark.executor.cores", "spark.executor.memory",
         "spark.executor.instances", "spark.dynamicAllocation.enabled", "spark.decommission.enabled",
         "spark.storage.decommission.enabled", "spark.storage.decommission.shuffleBlocks.enabled",
-        "spark.storage.decommission.rddBlocks.enabled", "spark.executor.decommission.forceKillTimeout",
+        "spark.storage.decommission.rddBlocks.enabled", "spark.executor.decommission.forceKillTimeout", PAGE_KEY,
     }
 )  # fmt: skip
 _LEAST_FAILURES = 3
@@ -28,8 +29,8 @@ def engine_settings(spec: EngineSpec, place: Place) -> dict[str, str]:
     Examples
     --------
     >>> from penstock.cluster.engine_spec import EngineSpec
-    >>> from penstock.cluster.plan import Bounds
-    >>> spec = EngineSpec("clicks", Bounds(minimum=1, maximum=6, first=2), cores=2, memory="2g")
+    >>> from penstock.model.executors import ExecutorBounds
+    >>> spec = EngineSpec("clicks", ExecutorBounds(1, 6, 2), cores=2, memory="2g")
     >>> engine_settings(spec, Standalone("spark://127.0.0.1:7077"))["spark.cores.max"]
     '12'
     >>> engine_settings(spec, Yarn())["spark.executor.instances"]
@@ -72,17 +73,20 @@ def _common(spec: EngineSpec) -> dict[str, str]:
 
 def _of_place(spec: EngineSpec, place: Place) -> dict[str, str]:
     if isinstance(place, Standalone):
+        # Whoever scales the application asks there what the cluster can give.
+        page = {} if place.ui_url is None else {PAGE_KEY: place.ui_url}
         return {
             "spark.master": place.master_url,
+            **page,
             # The cap cannot be raised while the application runs, so it is that of the maximum; the application
             # starts with all of it, and what is above the first size is released at once.
-            "spark.cores.max": str(spec.bounds.maximum * spec.cores),
+            "spark.cores.max": str(spec.bounds.max_executors * spec.cores),
         }
     first = {
         "spark.executor.instances": str(spec.bounds.first),
         "spark.submit.deployMode": place.deploy_mode,
         # Spark's default is twice the first size, which an engine that has grown since would soon reach.
-        "spark.executor.maxNumFailures": str(max(_LEAST_FAILURES, 2 * spec.bounds.maximum)),
+        "spark.executor.maxNumFailures": str(max(_LEAST_FAILURES, 2 * spec.bounds.max_executors)),
     }
     if isinstance(place, Yarn):
         return {"spark.master": "yarn", "spark.yarn.queue": place.queue, **first}
@@ -96,7 +100,7 @@ def _of_kubernetes(spec: EngineSpec, place: Kubernetes) -> dict[str, str]:
         "spark.kubernetes.container.image": place.image,
         "spark.kubernetes.executor.request.cores": str(spec.cores),
         # A jump to the maximum is one round of requests, not several with a pause between them.
-        "spark.kubernetes.allocation.batch.size": str(spec.bounds.maximum),
+        "spark.kubernetes.allocation.batch.size": str(spec.bounds.max_executors),
     }
     if place.service_account is not None:
         settings["spark.kubernetes.authenticate.driver.serviceAccountName"] = place.service_account

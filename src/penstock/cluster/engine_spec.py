@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.cluster.plan import Bounds
 from penstock.cluster.standalone_config import memory_mb
 from penstock.errors import ClusterError
+from penstock.model.executors import ExecutorBounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ class EngineSpec:
     """
 
     name: str
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: ExecutorBounds = field(default_factory=ExecutorBounds)
     cores: int = 1
     memory: str = "1g"
     memory_overhead: str | None = None

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.cluster.master import ask_master
 from penstock.cluster.standalone_config import (
     MASTER_CLASS,
     WORKER_CLASS,
@@ -35,6 +34,7 @@ from penstock.process.daemon import (
 )
 from penstock.process.java import required_java, spark_jars
 from penstock.process.ports import HOST, free_port
+from penstock.spark.standalone_master import ask_master
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

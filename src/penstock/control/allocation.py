@@ -163,9 +163,15 @@ def _trim(graph: ElementGraph, problem: AllocationProblem, rates: NDArray[np.flo
             trimmed[index] = min(rates[index], max(problem.lower[index], needed[index] / element.selectivity))
         feeders = graph.feeders[index]
         brought = sum(outputs[feeder] for feeder in feeders) + sum(graph.stream_rows_per_s[index])
-        for feeder in feeders:
-            part = 1.0 if element.inputs is Inputs.JOIN else outputs[feeder] / max(brought, _IDLE)
-            needed[feeder] = max(needed[feeder], trimmed[index] * part)
+        for place, feeder in enumerate(feeders):
+            if element.inputs is Inputs.PROPORTIONAL:
+                # What waits is taken in beside what comes.
+                rows = (trimmed[index] - element.waiting_rows_per_s) * graph.feeder_parts[index][place]
+            elif element.inputs is Inputs.JOIN:
+                rows = trimmed[index] - element.waiting_rows_per_s
+            else:
+                rows = trimmed[index] * outputs[feeder] / max(brought + element.waiting_rows_per_s, _IDLE)
+            needed[feeder] = max(needed[feeder], rows)
     return trimmed
 
 

@@ -42,8 +42,13 @@ def shrink_to_fit(
     factor = np.minimum(1.0, problem.limits[: problem.engines] / np.maximum(used, 1e-300))
     fitted *= factor[[graph.engine_index[element.engine] for element in graph.elements]]
     for index in graph.order:
+        element = graph.elements[index]
         brought = [problem.selectivity[feeder] * fitted[feeder] for feeder in graph.feeders[index]]
-        brought.extend(graph.stream_rows_per_s[index])
-        joins = graph.elements[index].inputs is Inputs.JOIN
-        fitted[index] = min(fitted[index], min(brought) if joins else sum(brought))
+        if element.inputs is Inputs.PROPORTIONAL and brought:
+            whole = [rows / part for rows, part in zip(brought, graph.feeder_parts[index], strict=True) if part > 0]
+            most = min(whole, default=problem.upper[index])
+        else:
+            brought.extend(graph.stream_rows_per_s[index])
+            most = min(brought) if element.inputs is Inputs.JOIN else sum(brought)
+        fitted[index] = min(fitted[index], most + element.waiting_rows_per_s)
     return None if np.any(fitted < problem.lower * (1.0 - 1e-6)) else fitted

@@ -5,16 +5,19 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-import cvxpy
 import numpy as np
 
 from penstock.control.allocation_lp import LEVEL_TOLERANCE
 from penstock.control.utility import Utility, UtilityKind
+from penstock.extras import require
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.control.allocation_problem import AllocationProblem
+
+require("research", "concave utility", "cvxpy")
+import cvxpy  # noqa: E402 - whoever lacks it is first told what to install
 
 cp: Any = cvxpy  # its functions carry no types
 _SOLVED = (cp.OPTIMAL, cp.OPTIMAL_INACCURATE)

@@ -26,8 +26,9 @@ class AllocationProblem:
 
     which is the first block of :math:`A`. The second is Eq. 5: :math:`x_j \le \sum_i m_i x_i + s_j` for an element that
     merges its inputs, one row for each input for one that joins them, with :math:`m_i` the selectivity and :math:`s_j`
-    what it reads from outside. As printed, Eq. 5 is the join: an element that merges three streams would be held to the
-    rate of the slowest of them.
+    what it reads from outside and what waits. An element that takes of each input its part :math:`p_i` has one row for
+    each as well, :math:`p_i x_j \le m_i x_i + p_i w_j` with :math:`w_j` what waits. As printed, Eq. 5 is the join: an
+    element that merges three streams would be held to the rate of the slowest of them.
 
     Elements that are switched off have :math:`u_j = 0` and pay no :math:`b_j`.
     """
@@ -50,7 +51,7 @@ def build_problem(graph: ElementGraph, off: frozenset[int] = frozenset()) -> All
     idle = np.array([0.0 if index in off else element.idle_rows_per_s for index, element in enumerate(elements)])
     matrix, limits = _constraints(graph, rows_per_core_s, idle)
     offered = np.array(graph.offered_rows_per_s)
-    most = offered.copy()
+    most = np.array(graph.available_rows_per_s)
     for index, element in enumerate(elements):
         if element.max_cores is not None:
             most[index] = min(most[index], max(0.0, element.max_cores * rows_per_core_s[index] - idle[index]))
@@ -94,14 +95,20 @@ def _constraints(
 
 def _add_inputs(graph: ElementGraph, index: int, entries: list[tuple[int, int, float]], limits: list[float]) -> None:
     feeders, outside = graph.feeders[index], graph.stream_rows_per_s[index]
+    waiting = graph.elements[index].waiting_rows_per_s
+    if graph.elements[index].inputs is Inputs.PROPORTIONAL and feeders:
+        for feeder, part in zip(feeders, graph.feeder_parts[index], strict=True):
+            entries.extend([(len(limits), index, part), (len(limits), feeder, -graph.elements[feeder].selectivity)])
+            limits.append(part * waiting)
+        return
     if graph.elements[index].inputs is Inputs.JOIN:
         for feeder in feeders:
             entries.extend([(len(limits), index, 1.0), (len(limits), feeder, -graph.elements[feeder].selectivity)])
-            limits.append(0.0)
+            limits.append(waiting)
         for rate_rows_per_s in outside:
             entries.append((len(limits), index, 1.0))
-            limits.append(rate_rows_per_s)
+            limits.append(rate_rows_per_s + waiting)
         return
     entries.append((len(limits), index, 1.0))
     entries.extend((len(limits), feeder, -graph.elements[feeder].selectivity) for feeder in feeders)
-    limits.append(sum(outside))
+    limits.append(sum(outside) + waiting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.control.priority import EngineDemand, ShareBounds, engine_shares
+from penstock.control.priority import EngineDemand, KeepBounds, engine_keep_ratios
 from penstock.estimate.batch_time import BatchTimeModel
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ _ALL_BUSY = 0.85
 
 @dataclass(frozen=True, slots=True)
 class QueryLoad:
-    """What one query asks of the engine, as last heard of."""
+    """What one query asks of the engine, as last observed."""
 
     priority: int
     minimum_accuracy: float
-    heard_s: float
+    observed_s: float
     batch_s: float = 1.0
     arrivals_rows_per_s: float = 0.0
     busy_cores: float | None = None
@@ -71,13 +71,13 @@ class EngineCoordinator:
     They must not be lumped together: the fewer rows a query keeps the dearer each of them would look, its demand would
     grow with every row it drops, and it would drop them all. Batch times themselves would not do, because a batch waits
     for the tasks of other queries. Times the arrivals, dropped ones included, that is the query's demand;
-    :func:`engine_shares` says what each may keep. One that others need not fear for keeps its own decision.
+    :func:`engine_keep_ratios` says what each may keep. One that others need not fear for keeps its own decision.
 
     Costs that were learned while code was cold, or while tasks got in each other's way, are too high, and at a small
     share nothing shows it. So while somebody must give way although cores are idle, more cores are divided than there
     are; fewer again as soon as somebody is behind for whom others should give way.
 
-    A query not heard of for a minute asks for nothing: it has ended or has nothing to do.
+    A query without a report for a minute asks for nothing: it has ended or has nothing to do.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class EngineCoordinator:
     ...     for name, priority in ((low, 1), (high, 5)):
     ...         goal = Goal(latency=5, priority=priority, minimum_accuracy=0.2)
     ...         batch = {"read_rows": read, "kept_rows": kept, "core_s": 0.0001 * read + 0.0014 * kept}
-    ...         engine.hear(name, goal, 0.0, 1_000.0, batch_s=2.0, **batch)
+    ...         engine.observe_batch(name, goal, 0.0, 1_000.0, batch_s=2.0, **batch)
     >>> engine.bounds(high, 1.0).low, round(engine.bounds(low, 1.0).high, 1)
     (1.0, 0.3)
     """
@@ -109,7 +109,7 @@ class EngineCoordinator:
         """Everything that the next bounds depend on."""
         return EngineState(dict(self._queries), self._scale)
 
-    def hear(
+    def observe_batch(
         self,
         query: QueryName,
         goal: Goal,
@@ -136,7 +136,7 @@ class EngineCoordinator:
             known,
             priority=goal.priority,
             minimum_accuracy=floor,
-            heard_s=now_s,
+            observed_s=now_s,
             arrivals_rows_per_s=arrivals_rows_per_s,
             batch_s=batch_s,
             busy_cores=_busy_cores(known, now_s, core_s),
@@ -149,11 +149,11 @@ class EngineCoordinator:
         """A query has ended."""
         self._queries.pop(query, None)
 
-    def bounds(self, query: QueryName, now_s: float) -> ShareBounds:
+    def bounds(self, query: QueryName, now_s: float) -> KeepBounds:
         """What a query's share is held to; no bounds while it is alone, or anybody's cost is unknown."""
         active = self._active(now_s)
         if query not in active or not _is_contended(active):
-            return ShareBounds()
+            return KeepBounds()
         shares = self._shares(active)
         own, share = active[query], shares[query]
         # Lower ones that are above their minimum can still give: until then this query need not go below its share.
@@ -162,9 +162,9 @@ class EngineCoordinator:
             for name, load in active.items()
         )
         high = 1.0 if share >= 1.0 else min(1.0, max(own.minimum_accuracy, share * (1.0 + _SLACK)))
-        return ShareBounds(low=min(share, high) if others_can_give else 0.0, high=high)
+        return KeepBounds(low=min(share, high) if others_can_give else 0.0, high=high)
 
-    def fair_pace(self, query: QueryName, now_s: float) -> float:
+    def contention_correction(self, query: QueryName, now_s: float) -> float:
         r"""What a batch's time is to be multiplied by, so that it tells what the query may count on.
 
         While others keep :math:`f` cores busy a batch waits for their tasks, which is not its own cost. Once all of
@@ -185,8 +185,8 @@ class EngineCoordinator:
         ...         goal = Goal(latency=5, priority=priority, minimum_accuracy=0.2)
         ...         rows = 500 + 100 * second
         ...         batch = {"read_rows": rows, "kept_rows": rows, "core_s": 0.001 * rows}
-        ...         engine.hear(name, goal, float(second), 1_500.0, batch_s=2.0, **batch)
-        >>> round(engine.fair_pace(high, 5.0), 2), round(engine.fair_pace(low, 5.0), 2)
+        ...         engine.observe_batch(name, goal, float(second), 1_500.0, batch_s=2.0, **batch)
+        >>> round(engine.contention_correction(high, 5.0), 2), round(engine.contention_correction(low, 5.0), 2)
         (0.82, 1.0)
         """
         active = self._active(now_s)
@@ -214,14 +214,14 @@ class EngineCoordinator:
         self._scale = min(max(self._scale * step, 1.0), _LARGEST_SCALE)
 
     def _shares(self, active: Mapping[QueryName, QueryLoad]) -> Mapping[QueryName, float]:
-        return engine_shares(_demands(active), self._scale * self.cores)
+        return engine_keep_ratios(_demands(active), self._scale * self.cores)
 
     def _left(self, taken_cores: float) -> float:
         """Cores that others leave; a tenth at the least, since what is measured may exceed what there is."""
         return max(_LEAST_LEFT * self.cores, self.cores - taken_cores)
 
     def _active(self, now_s: float) -> dict[QueryName, QueryLoad]:
-        return {name: load for name, load in self._queries.items() if now_s - load.heard_s < _NEWS_S}
+        return {name: load for name, load in self._queries.items() if now_s - load.observed_s < _NEWS_S}
 
 
 def _demands(queries: Mapping[QueryName, QueryLoad]) -> list[EngineDemand]:
@@ -239,7 +239,7 @@ def _is_contended(active: Mapping[QueryName, QueryLoad]) -> bool:
 
 def _busy_cores(known: QueryLoad, now_s: float, core_s: float | None) -> float | None:
     """Cores that a query keeps busy, from one batch's end to the next."""
-    period_s = now_s - known.heard_s
+    period_s = now_s - known.observed_s
     if core_s is None or period_s <= 0:
         return known.busy_cores
     seen = core_s / period_s

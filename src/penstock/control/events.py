@@ -45,6 +45,8 @@ class QueryStarted:
         ``"start"`` or ``"adopt"``.
     has_guard
         Whether rows may be dropped somewhere in its plan.
+    asks
+        Whether its batches ask what to keep; where they cannot, a keep ratio holds a batch late.
     warm_start
         What earlier runs taught.
     past
@@ -58,6 +60,7 @@ class QueryStarted:
     query_id: str
     cause: str = "start"
     has_guard: bool = False
+    asks: bool = True
     warm_start: WarmStart = field(default_factory=WarmStart)
     past: tuple[BatchSignal, ...] = ()
     answered: tuple[KeepRatio, ...] = ()
@@ -75,13 +78,14 @@ class BatchPlanned:
     """A batch has its offsets and asks, before it reads a row, what it is to keep.
 
     ``planned`` is what it takes and leaves, None where the source does not tell. ``is_rerun`` says that an earlier run
-    of the query planned it already.
+    of the query planned it already, ``is_estimate`` that it is not planned yet and its rows are a guess.
     """
 
     query: QueryName
     batch_id: int
     planned: PlannedBatch | None
     is_rerun: bool = False
+    is_estimate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +98,10 @@ class BatchFinished:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorsSeen:
-    """The executors as they are now."""
+    """The executors as they are now, and queries that have nothing to do."""
 
     view: EngineView
+    idle: frozenset[QueryName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.control import wording
 from penstock.control.sharing import share_rows
 from penstock.estimate.arrival import ArrivalRate, ArrivalState
-from penstock.model import Action, ActionKind, LimitUnit
+from penstock.model import LimitUnit
+from penstock.model.decision import Decision, ReadLimit, Unmanaged
+from penstock.model.evolve import evolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.model import BatchSignal, QuerySpec, SourceSignal, SourceSpec
+    from penstock.model import BatchSignal, PlannedBatch, QuerySpec, SourceSignal, SourceSpec
 
 _ARRIVAL_HALF_LIFE_S = 5.0
 _ROWS_PER_UNIT_WEIGHT = 0.3
@@ -71,14 +73,16 @@ class SourceLimits:
         return tuple(self._states)
 
     def learn(self, signal: BatchSignal) -> None:
-        """Learn arrivals, and rows in a unit, from a finished batch; arrivals from the one that runs already, too."""
+        """Learn arrivals, and rows in a unit, from a finished batch."""
         for source in signal.sources:
             ratio = _blend(self._states[source.index].rows_per_unit, _rows_per_unit(source))
             self._set(source.index, rows_per_unit=ratio)
             self._learn_arrivals(source, signal.started_s)
-        if signal.planned is not None:
-            for source in signal.planned.sources:
-                self._learn_arrivals(source, signal.planned.planned_s)
+
+    def learn_planned(self, planned: PlannedBatch) -> None:
+        """Learn arrivals from a batch that was just planned, long before its report."""
+        for source in planned.sources:
+            self._learn_arrivals(source, planned.planned_s)
 
     def _learn_arrivals(self, source: SourceSignal, planned_s: float) -> None:
         known = self._states[source.index].arrival
@@ -89,10 +93,10 @@ class SourceLimits:
         arrivals.update(planned_s=planned_s, rows=source.rows, lag_rows=source.lag_rows)
         self._set(source.index, arrival=arrivals.snapshot())
 
-    def first(self, rows: int, size_bytes: int, *, recalled: bool) -> list[Action]:
+    def first(self, rows: int, size_bytes: int, *, is_warm: bool) -> list[Decision]:
         """Limits of the first batch, before anything is known."""
         limitable = [spec for spec in self._query.sources if spec.is_limitable]
-        actions = []
+        decisions: list[Decision] = []
         for spec in limitable:
             first = {
                 LimitUnit.ROWS: max(1, rows // len(limitable)),
@@ -100,13 +104,13 @@ class SourceLimits:
                 LimitUnit.BYTES: size_bytes,
             }[spec.unit or LimitUnit.ROWS]
             units = _bounded_units(first, spec)
-            reason = wording.first_limit(units, spec, recalled=recalled and spec.unit is LimitUnit.ROWS)
-            actions.append(self._action(spec, units, "start", reason, {}))
-        return actions
+            reason = wording.first_limit(units, spec, is_warm=is_warm and spec.unit is LimitUnit.ROWS)
+            decisions.append(self._limit(spec, units, "start", reason, {}))
+        return decisions
 
-    def drop_ignoring_sources(self, signal: BatchSignal) -> list[Action]:
+    def drop_ignoring_sources(self, signal: BatchSignal) -> list[Decision]:
         """Stop limiting a source that reads what it likes: its limit would only look as if it did something."""
-        actions = []
+        decisions: list[Decision] = []
         for source in signal.sources:
             spec, known = self._query.sources[source.index], self._states[source.index]
             if not self._enforced or known.ignored or known.limit_units is None or source.units is None:
@@ -117,24 +121,24 @@ class SourceLimits:
             self._set(source.index, batches_over_limit=count, ignored=ignored)
             if ignored:
                 reason = wording.ignored_limit(spec, source.units, known.limit_units)
-                cause, target = f"batch {signal.batch_id}", f"source {spec.index}"
-                actions.append(Action(ActionKind.UNMANAGED, self._query.name, cause, reason, target=target))
-        return actions
+                cause = f"batch {signal.batch_id}"
+                decisions.append(Unmanaged(query=self._query.name, cause=cause, reason=reason, source=spec.index))
+        return decisions
 
-    def share_out(
+    def divide(
         self, signal: BatchSignal, read_rows: float, *, target_s: float, reason: str, expected: Mapping[str, float]
-    ) -> list[Action]:
+    ) -> list[Decision]:
         """Limits with which the query reads so many rows in its next batch."""
         limited = self._limited(signal)
         unlimited_rows = signal.rows - sum(source.rows for source in limited)
         demands = [self._demand_rows(source, target_s) for source in limited]
-        actions = []
+        decisions: list[Decision] = []
         for source, share in zip(limited, share_rows(max(1.0, read_rows - unlimited_rows), demands), strict=True):
             spec, known = self._query.sources[source.index], self._states[source.index]
             units = _bounded_units(share / (known.rows_per_unit or 1.0), spec)
             if known.limit_units is None or is_news(known.limit_units, units, self._dead_band):
-                actions.append(self._action(spec, units, f"batch {signal.batch_id}", reason, expected))
-        return actions
+                decisions.append(self._limit(spec, units, f"batch {signal.batch_id}", reason, expected))
+        return decisions
 
     def rows_in_force(self, signal: BatchSignal) -> float:
         """Rows that the limits in force let into a batch; without bound where a source has none."""
@@ -157,28 +161,27 @@ class SourceLimits:
         rate = self._states[source.index].arrival.rate_rows_per_s
         return None if source.lag_rows is None or rate is None else source.lag_rows + rate * target_s
 
-    def _action(self, spec: SourceSpec, units: int, cause: str, reason: str, expected: Mapping[str, float]) -> Action:
+    def _limit(self, spec: SourceSpec, units: int, cause: str, reason: str, expected: Mapping[str, float]) -> ReadLimit:
         old = self._states[spec.index].limit_units
         self._set(spec.index, limit_units=units)
-        return Action(
-            ActionKind.READ_LIMIT,
-            self._query.name,
-            cause,
-            reason,
-            target=f"source {spec.index}",
-            value=float(units),
-            previous=None if old is None else float(old),
-            unit=str(spec.unit),
+        return ReadLimit(
+            query=self._query.name,
+            cause=cause,
+            reason=reason,
+            source=spec.index,
+            units=units,
+            limit_unit=spec.unit or LimitUnit.ROWS,
+            previous_units=old,
             expected=dict(expected),
         )
 
     def _set(self, index: int, **changes: object) -> None:
-        self._states[index] = replace(self._states[index], **changes)  # type: ignore[arg-type]
+        self._states[index] = evolve(self._states[index], **changes)
 
 
 def is_news(old: float, new: float, dead_band: float) -> bool:
-    """Whether a new value is worth setting; a share of exactly one, nothing dropped, always is."""
-    return abs(new - old) > dead_band * old or (new != old and new == 1.0)
+    """Whether a new value is worth setting."""
+    return abs(new - old) > dead_band * old
 
 
 def _bounded_units(units: float, spec: SourceSpec) -> int:

@@ -34,7 +34,7 @@ def min_flow_rates(graph: ElementGraph) -> dict[str, float]:
     >>> {name: round(rate, 2) for name, rate in min_flow_rates(graph).items()}
     {'parse': 14.29, 'fast': 14.29, 'slow': 14.29}
     """
-    offered = graph.offered_rows_per_s
+    offered = graph.available_rows_per_s
     free = [engine.cores for engine in graph.engines]
     needed = [0.0] * len(graph.engines)
     share = 1.0

@@ -33,6 +33,14 @@ class Plan:
     infeasible: InfeasibleError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PlannerState:
+    """What the next plan depends on."""
+
+    allocation: Allocation | None = None
+    planned_s: float = 0.0
+
+
 class AllocationPlanner:
     """Solves tier one on deployment, on departure and periodically, each time from the targets before.
 
@@ -54,18 +62,25 @@ class AllocationPlanner:
     (True, 'period')
     """
 
-    def __init__(self, utility: Utility | None = None, *, period_s: float = DEFAULT_PERIOD_S) -> None:
+    def __init__(
+        self, utility: Utility | None = None, *, period_s: float = DEFAULT_PERIOD_S, state: PlannerState | None = None
+    ) -> None:
         if not period_s > 0:
             raise InvalidSettingError("period_s", period_s, "seconds above zero")
         self._utility = utility
         self._period_s = period_s
-        self._allocation: Allocation | None = None
-        self._planned_s = 0.0
+        state = state or PlannerState()
+        self._allocation = state.allocation
+        self._planned_s = state.planned_s
 
-    def plan(self, graph: ElementGraph, *, now_s: float) -> Plan:
-        """The targets for a graph as it is now."""
+    def snapshot(self) -> PlannerState:
+        """The targets in force and when they were planned."""
+        return PlannerState(self._allocation, self._planned_s)
+
+    def plan(self, graph: ElementGraph, *, now_s: float, cause: str | None = None) -> Plan:
+        """The targets for a graph as it is now; planned in any case where a cause is given."""
         before = self._allocation
-        cause = self._cause(graph, now_s)
+        cause = cause or self.due(graph, now_s=now_s)
         if before is not None and cause is None:
             return Plan(before, None)
         infeasible = None
@@ -79,7 +94,8 @@ class AllocationPlanner:
         assert self._allocation is not None
         return Plan(self._allocation, cause, infeasible)
 
-    def _cause(self, graph: ElementGraph, now_s: float) -> str | None:
+    def due(self, graph: ElementGraph, *, now_s: float) -> str | None:
+        """Why it is time to plan, or None where it is not."""
         names = [element.name for element in graph.elements]
         known = list(self._allocation.cores) if self._allocation is not None else []
         if new := [name for name in names if name not in known]:

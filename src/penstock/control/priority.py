@@ -36,7 +36,7 @@ class EngineDemand:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareBounds:
+class KeepBounds:
     """What a query's own decision is held to.
 
     Below ``low`` it need not go, because queries of lower priority can still give; above ``high`` it must not, because
@@ -44,7 +44,7 @@ class ShareBounds:
 
     Examples
     --------
-    >>> ShareBounds(low=0.5, high=0.8).hold(0.3), ShareBounds(low=0.5, high=0.8).hold(1.0)
+    >>> KeepBounds(low=0.5, high=0.8).hold(0.3), KeepBounds(low=0.5, high=0.8).hold(1.0)
     (0.5, 0.8)
     """
 
@@ -56,7 +56,7 @@ class ShareBounds:
         return min(max(share, self.low), self.high)
 
 
-def engine_shares(demands: Sequence[EngineDemand], cores: float) -> Mapping[QueryName, float]:
+def engine_keep_ratios(demands: Sequence[EngineDemand], cores: float) -> Mapping[QueryName, float]:
     r"""Share of rows that each query keeps so that all of them fit onto one engine.
 
     Queries are taken from the lowest priority up. Each group of equal priority gives up the same part :math:`g` of what
@@ -77,7 +77,7 @@ def engine_shares(demands: Sequence[EngineDemand], cores: float) -> Mapping[Quer
     >>> from penstock.model import QueryName
     >>> low = EngineDemand(QueryName("low"), 1, work=1.5, overhead=0.0, minimum_accuracy=0.2)
     >>> high = EngineDemand(QueryName("high"), 5, work=1.5, overhead=0.0, minimum_accuracy=0.2)
-    >>> {name: round(share, 3) for name, share in engine_shares([low, high], cores=2.0).items()}
+    >>> {name: round(share, 3) for name, share in engine_keep_ratios([low, high], cores=2.0).items()}
     {'low': 0.333, 'high': 1.0}
     """
     missing = sum(demand.work + demand.overhead for demand in demands) - cores

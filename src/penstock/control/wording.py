@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.control.keep import KeepDecision
+    from penstock.control.demand import Demand
+    from penstock.control.feasibility import Capacity
+    from penstock.control.keep_ratio import KeepChoice, PlannedLoad
     from penstock.estimate.batch_time import BatchTimeModel
     from penstock.model import BatchSignal, SourceSpec
 
 _NEARLY = 0.99
 
 
-def first_limit(units: int, spec: SourceSpec, *, recalled: bool) -> str:
+def first_limit(units: int, spec: SourceSpec, *, is_warm: bool) -> str:
     """Why the first batch is small."""
-    if recalled:
-        return (
-            f"an earlier run of the query took more with ease, so the first batch reads at most {units:,} {spec.unit}"
-        )
+    if is_warm:
+        return f"an earlier run processed more with ease, so the first batch reads at most {units:,} {spec.unit}"
     return f"nothing is known of the cost yet, so the first batch reads at most {units:,} {spec.unit}"
 
 
 def ignored_limit(spec: SourceSpec, units: float, limit_units: int) -> str:
-    """Why a source is left alone after all."""
+    """Why a source is unmanaged after all."""
     return (
         f"{spec.description} read {units:,.0f} rows against a limit of {limit_units:,}: "
-        "it does not obey read limits and is left alone"
+        "it does not obey read limits and is unmanaged from now on"
     )
 
 
@@ -44,6 +44,7 @@ def limit(
     target_s: float,
     fits_rows: float,
     budget_rows: float,
+    read_rows: float,
     largest_rows: float,
     growth_factor: float,
 ) -> str:
@@ -54,46 +55,47 @@ def limit(
         f"per row kept, so {fits_rows:,.0f} rows fit into {target_s:.2f} s"
     )
     if budget_rows > fits_rows / _NEARLY:
-        return reason + f", but that is not sure yet: {budget_rows:,.0f} will tell"
-    if budget_rows >= _NEARLY * fits_rows:
-        return reason
-    if budget_rows >= _NEARLY * growth_factor * largest_rows:
-        return reason + f", but no batch above {largest_rows:,.0f} was seen yet: at most {growth_factor:g} times that"
-    return reason + f"; {budget_rows:,.0f} with a view to the batch in flight"
+        reason += f", but the model is uncertain: probing with {budget_rows:,.0f} rows"
+    elif budget_rows < _NEARLY * fits_rows and budget_rows >= _NEARLY * growth_factor * largest_rows:
+        reason += f", but no batch above {largest_rows:,.0f} was seen yet: at most {growth_factor:g} times that"
+    elif budget_rows < _NEARLY * fits_rows:
+        reason += f"; reduced to {budget_rows:,.0f} for the backlog in flight"
+    if read_rows > budget_rows / _NEARLY:
+        reason += f"; up to {read_rows:,.0f} may be read, since a planned batch can drop rows"
+    if read_rows < _NEARLY * budget_rows:
+        reason += f"; no more than {read_rows:,.0f}, for the sake of the queries that it feeds and shares cores with"
+    return reason
 
 
-def keep(decision: KeepDecision, fraction: float, fits_rows: float, from_batch: int, wanted: float) -> str:
-    """Why a share of the rows is kept; ``wanted`` is what it is to be once certain."""
-    if fraction >= 1.0:
-        reason = f"{decision.demand_rows:,.0f} rows a batch fit, so nothing is dropped from batch {from_batch} on"
+def keep(load: PlannedLoad, choice: KeepChoice, ratio: float) -> str:
+    """Why a batch keeps a ratio of its rows."""
+    if ratio >= 1.0 and choice.late_rows >= 1:
+        reason = (
+            f"about {choice.late_rows:,.0f} of {load.rows:,.0f} rows are late already and are kept at the floor; the "
+            f"others fit, with {choice.predicted_s:.2f} s for all: none of them is dropped"
+        )
+    elif ratio >= 1.0:
+        reason = f"{load.rows:,.0f} rows take {choice.predicted_s:.2f} s and fit: nothing is dropped"
     else:
         reason = (
-            f"{decision.demand_rows:,.0f} rows a batch arrive or wait, and {fits_rows:,.0f} fit: "
-            f"{fraction:.1%} are kept from batch {from_batch} on"
+            f"{load.rows:,.0f} rows wait for this batch and {load.arrival_rows_per_s:,.0f} arrive each second, more "
+            f"than fit into {load.batch_s:.2f} s: it keeps {ratio:.1%} of rows"
         )
-    if decision.late_rows >= 1:
-        reason += f"; {decision.late_rows:,.0f} that are late already go first"
-    if wanted < decision.fraction:
-        reason += f"; it gives way to the engine's other queries, alone it would keep {decision.fraction:.1%}"
-    if wanted > decision.fraction:
-        reason += f"; queries of lower priority give way for it, alone it would keep {decision.fraction:.1%}"
-    return reason if fraction == wanted else f"{reason}, on the way to {wanted:.1%}"
+    if choice.late_rows >= 1 and ratio < 1.0:
+        reason += f"; about {choice.late_rows:,.0f} that are late already go first"
+    if ratio < choice.ratio:
+        reason += f"; it yields capacity to other queries, alone it would keep {choice.ratio:.1%}"
+    if ratio > choice.ratio:
+        reason += f"; queries of lower priority yield capacity to it, alone it would keep {choice.ratio:.1%}"
+    return reason
 
 
-def give_way(fraction: float, from_batch: int) -> str:
-    """Why a share of the rows is kept by a query whose own capacity is not known yet."""
-    if fraction >= 1.0:
-        return f"the engine's other queries leave room for all of it: nothing is dropped from batch {from_batch} on"
-    return f"it gives way to the engine's other queries: {fraction:.1%} are kept from batch {from_batch} on"
-
-
-def infeasible(
-    signal: BatchSignal, decision: KeepDecision, fits_rows: float, target_s: float, arrivals_rows_per_s: float
-) -> str:
+def infeasible(signal: BatchSignal, demand: Demand, capacity: Capacity) -> str:
     """Why the goal cannot be met with what there is."""
-    held = f"at the minimum accuracy of {decision.fraction:g}" if decision.fraction < 1.0 else "without dropping any"
+    fits, batch_s = capacity.fits_rows, capacity.batch_s
+    held = f"at the minimum accuracy of {demand.keep_ratio:g}" if demand.keep_ratio < 1.0 else "without dropping any"
     return (
-        f"{signal.lag_rows:,.0f} rows wait and {arrivals_rows_per_s:,.0f} arrive each second, while "
-        f"{fits_rows:,.0f} fit into a batch of {target_s:.2f} s, which is {fits_rows / target_s:,.0f} a second: too "
+        f"{signal.lag_rows:,.0f} rows wait and {capacity.arrival_rows_per_s:,.0f} arrive each second, while "
+        f"{fits:,.0f} fit into a batch of {batch_s:.2f} s, which is {fits / batch_s:,.0f} a second: too "
         f"little {held}; batches stay short, but rows wait longer than the goal"
     )

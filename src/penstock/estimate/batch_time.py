@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 
 from penstock.estimate.rls import RecursiveLeastSquares, RlsState
+from penstock.model.evolve import evolve
 
 _PRIOR_OVERHEAD_STD_S = 2.0
 _PRIOR_WORK_STD_S = 1e-2
 _READ_PER_WORK_STD = 0.3
 _PRIOR_READ_STD_S = _READ_PER_WORK_STD * _PRIOR_WORK_STD_S
 _USUAL_READ_SHARE = 0.1
+_SPLIT_STD = 0.15
 _NEARLY_ALL = 0.98
 _FIRST_RELATIVE_NOISE = 0.10
 _LEAST_RELATIVE_NOISE, _MOST_RELATIVE_NOISE = 0.05, 0.30
 _NOISE_WEIGHT = 0.1
+_STD_PER_MEAN_DEVIATION = math.sqrt(math.pi / 2.0)
 _ABSOLUTE_NOISE_S = 0.02
 _SURPRISE_RATIO = 0.30
 _SURPRISE_DEVIATIONS = 2.5
@@ -31,6 +35,7 @@ _BISECTIONS = 20
 _RECALLED_BATCHES = 4
 _DOUBT, _LEAST_DOUBTED = 2.0, 0.1
 _NO_COST_S = 1e-12
+_RESCALED_DOUBT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,15 @@ class BatchTimeModel:
         return self._state.batches
 
     @property
+    def relative_noise(self) -> float:
+        """Standard deviation of batches from what was predicted, as a share of that.
+
+        What is learned is the mean absolute deviation; of a normal distribution that is the root of two over pi times
+        the standard deviation.
+        """
+        return self._state.relative_noise * _STD_PER_MEAN_DEVIATION
+
+    @property
     def overhead_s(self) -> float:
         """Seconds that a batch takes whatever its size."""
         return self._costs()[0]
@@ -136,7 +150,7 @@ class BatchTimeModel:
         """Kept rows of a batch that takes so long at a share; 0 where the overhead alone takes longer."""
         return max(0.0, duration_s - self.overhead_s) / self.cost_per_kept_row_s(share)
 
-    def share_within(self, duration_s: float, read_rows: float) -> float:
+    def keep_ratio_within(self, duration_s: float, read_rows: float) -> float:
         """Share of so many rows that can be kept if they are to take so long; 0 where reading alone takes longer."""
         overhead_s, read_s, work_s = self._costs()
         return max(0.0, duration_s - overhead_s - read_s * read_rows) / (work_s * read_rows)
@@ -182,15 +196,52 @@ class BatchTimeModel:
         self._rls.update(regressor, observed_s, noise_variance=noise_s**2, forgetting=forgetting)
         # A cost of nothing would mean that a batch of any size fits: assume a hundredth of the batch is spent on rows.
         self._rls.hold_above((0.0, 0.0, _LEAST_SHARE_OF_TIME * observed_s / kept_rows))
-        has_dropped = self._state.has_dropped or kept_rows < _NEARLY_ALL * read_rows
+        drops = kept_rows < _NEARLY_ALL * read_rows
+        has_dropped = self._state.has_dropped or drops
+        overhead_s, read_s, work_s = self._rls.theta
+        total_s = read_s + work_s
         if not has_dropped:
             # Nothing tells reading from keeping yet: without this, noise would drift into a guess that is believed.
-            overhead_s, read_s, work_s = self._rls.theta
-            total_s = read_s + work_s
             self._rls.place((overhead_s, _USUAL_READ_SHARE * total_s, (1.0 - _USUAL_READ_SHARE) * total_s))
-        self._state = replace(
+        elif drops:
+            self._anchor_split(total_s, observed_s / kept_rows)
+        self._state = evolve(
             self._state, rls=self._rls.snapshot(), batches=self._state.batches + 1, has_dropped=has_dropped
         )
+
+    def _anchor_split(self, total_s: float, row_s: float) -> None:
+        """Let every batch that drops rows say weakly that reading is the usual part of a row's cost.
+
+        A batch that keeps nearly all it reads says next to nothing of the split; without an anchor its noise would
+        throw the two costs apart, and the next batch at a small keep ratio would be many times too long or too short. A
+        batch that really drops rows says so dozens of times more strongly.
+        """
+        regressor = (0.0, 1.0 - _USUAL_READ_SHARE, -_USUAL_READ_SHARE)
+        self._rls.update(regressor, 0.0, noise_variance=(_SPLIT_STD * total_s) ** 2, forgetting=self._forgetting)
+        self._rls.hold_above((0.0, 0.0, _LEAST_SHARE_OF_TIME * row_s))
+
+    def rescale(self, factor: float) -> None:
+        """Rows cost so many times as much from now on, for the engine has more or fewer cores; overhead stays.
+
+        What was learned of the parts stays as well, but is trusted no more than to a half: cores do not always add
+        up.
+
+        Examples
+        --------
+        >>> model = BatchTimeModel(forgetting=0.97)
+        >>> for rows in (1_000, 4_000, 16_000, 64_000):
+        ...     model.update(rows, rows, 0.2 + rows * 20e-6)
+        >>> model.rescale(0.5)
+        >>> round(model.predict_s(100_000, 100_000), 1)
+        1.2
+        """
+        if not self._state.batches:
+            return
+        self._rls.scale((1.0, factor, factor))
+        overhead_s, read_s, work_s = self._rls.theta
+        total_s = read_s + work_s
+        self._rls.doubt((_RESCALED_DOUBT * max(overhead_s, 0.1), _RESCALED_DOUBT * total_s, _RESCALED_DOUBT * total_s))
+        self._state = evolve(self._state, rls=self._rls.snapshot(), surprises=0, same_side=0)
 
     def snapshot(self) -> BatchTimeState:
         """The whole state, to build an equal model from."""
@@ -216,7 +267,7 @@ class BatchTimeModel:
             total_s = read_s + work_s
             parts = (max(overhead_s, _LEAST_DOUBTED * predicted_s), _READ_PER_WORK_STD * total_s, total_s)
             self._rls.doubt(tuple(_DOUBT * part for part in parts))
-        self._state = replace(self._state, relative_noise=noise, surprises=surprises, same_side=same_side)
+        self._state = evolve(self._state, relative_noise=noise, surprises=surprises, same_side=same_side)
         return duration_s if relearn or not side else predicted_s + side * tolerance_s
 
     def _noise_with(self, share: float) -> float:

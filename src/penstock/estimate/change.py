@@ -10,9 +10,6 @@ import copy
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from river.drift.adwin import ADWIN
-from river.drift.page_hinkley import PageHinkley as RiverPageHinkley
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -37,6 +34,18 @@ class ChangeDetector(ABC):
     def restore(self, snapshot: Any) -> None:  # noqa: ANN401 - see snapshot
         """Go on from a snapshot."""
         self.__dict__.update(copy.deepcopy(snapshot))
+
+
+def _page_hinkley(fewest: int, delta: float, threshold: float) -> Any:  # noqa: ANN401 - river has no types
+    from river.drift.page_hinkley import PageHinkley as Test  # noqa: PLC0415 - slow to import
+
+    return Test(min_instances=fewest, delta=delta, threshold=threshold)
+
+
+def _adwin(delta: float) -> Any:  # noqa: ANN401 - river has no types
+    from river.drift.adwin import ADWIN  # noqa: PLC0415 - slow to import
+
+    return ADWIN(delta=delta)
 
 
 class FixedThreshold(ChangeDetector):
@@ -78,7 +87,7 @@ class PageHinkley(ChangeDetector):
 
     def reset(self) -> None:
         """Forget everything."""
-        self._river = RiverPageHinkley(min_instances=self._fewest, delta=self._delta, threshold=self._threshold)
+        self._river = _page_hinkley(self._fewest, self._delta, self._threshold)
 
 
 class Adwin(ChangeDetector):
@@ -88,7 +97,7 @@ class Adwin(ChangeDetector):
 
     def __init__(self, *, delta: float = 0.002) -> None:
         self._delta = delta
-        self._river = ADWIN(delta=delta)
+        self._river = _adwin(delta)
 
     def update(self, value: float) -> int | None:
         """Learn a value; what is left of the window is as old as the change."""
@@ -97,7 +106,7 @@ class Adwin(ChangeDetector):
 
     def reset(self) -> None:
         """Forget everything."""
-        self._river = ADWIN(delta=self._delta)
+        self._river = _adwin(self._delta)
 
 
 class AnyOf(ChangeDetector):

@@ -16,9 +16,9 @@ class Expectation:
     before: int
     after: int
     processed_rows_per_s: float
-    queue_share: float
+    backlog_ratio: float
 
-    def has_helped(self, *, processed_rows_per_s: float, queue_share: float, limit: float) -> bool:
+    def has_helped(self, *, processed_rows_per_s: float, backlog_ratio: float, limit: float) -> bool:
         r"""Judge by what is seen once the executors serve.
 
         It has helped if the queue is below its limit, or a fifth shorter, or if throughput rose by at least a quarter
@@ -26,13 +26,13 @@ class Expectation:
 
         Examples
         --------
-        >>> doubled = Expectation(0.0, before=4, after=8, processed_rows_per_s=1_000.0, queue_share=2.0)
-        >>> doubled.has_helped(processed_rows_per_s=1_300.0, queue_share=2.5, limit=0.5)
+        >>> doubled = Expectation(0.0, before=4, after=8, processed_rows_per_s=1_000.0, backlog_ratio=2.0)
+        >>> doubled.has_helped(processed_rows_per_s=1_300.0, backlog_ratio=2.5, limit=0.5)
         True
-        >>> doubled.has_helped(processed_rows_per_s=1_020.0, queue_share=2.5, limit=0.5)
+        >>> doubled.has_helped(processed_rows_per_s=1_020.0, backlog_ratio=2.5, limit=0.5)
         False
         """
-        if queue_share < limit or queue_share <= _RELIEF * self.queue_share:
+        if backlog_ratio < limit or backlog_ratio <= _RELIEF * self.backlog_ratio:
             return True
         promised = self.after / self.before - 1.0
         return processed_rows_per_s >= self.processed_rows_per_s * (1.0 + _WORTH * promised)

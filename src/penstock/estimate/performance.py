@@ -1,4 +1,4 @@
-"""The performance model of the thesis: queue share as a function of workload and executors."""
+"""The performance model of the thesis: backlog ratio as a function of workload and executors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PerformanceModel:
     weights: FloatArray
 
     def predict(self, demand: ArrayLike, executors: ArrayLike) -> FloatArray:
-        """Queue share at workloads on numbers of executors; never below zero."""
+        """Backlog ratio at workloads on numbers of executors; never below zero."""
         demands, sizes = np.broadcast_arrays(np.asarray(demand, float), np.asarray(executors, float))
         flat = self.basis.columns(demands.ravel(), sizes.ravel()) @ self.coefficients
         return np.maximum(flat, 0.0).reshape(demands.shape)
@@ -88,7 +88,7 @@ class PerformanceModel:
     def largest_demand(
         self, executors: int, *, limit: float, load_bound: float, safe_load: float = 0.0, points: int = 60
     ) -> float:
-        """The workload up to which the queue share stays below a limit.
+        """The workload up to which the backlog ratio stays below a limit.
 
         Tried from a load per executor that is known to go well up to a bound. Taking the first crossing makes a
         polynomial that comes down again behind it harmless, and beginning at the safe load one that strays where this
@@ -101,7 +101,7 @@ class PerformanceModel:
 
 
 def fit_performance(
-    demand: ArrayLike, executors: ArrayLike, queue_share: ArrayLike, *, degrees: Iterable[int] = DEGREES
+    demand: ArrayLike, executors: ArrayLike, backlog_ratio: ArrayLike, *, degrees: Iterable[int] = DEGREES
 ) -> PerformanceModel:
     r"""Fit the model: degree by cross-validation, coefficients by robust least squares.
 
@@ -125,7 +125,7 @@ def fit_performance(
     >>> round(model.largest_demand(2, limit=0.1, load_bound=900.0), -2)
     1600.0
     """
-    demands, sizes, shares = (np.asarray(column, float) for column in (demand, executors, queue_share))
+    demands, sizes, shares = (np.asarray(column, float) for column in (demand, executors, backlog_ratio))
     if demands.size < _FEWEST_SAMPLES:
         raise ValueError(f"{demands.size} samples are too few for a performance model: at least {_FEWEST_SAMPLES}")
     candidates = {degree: _basis(degree, demands, sizes) for degree in degrees}
@@ -150,7 +150,7 @@ def bootstrap_deviation(
     """How unsure the model is at points: standard deviation between refits on bootstrap samples.
 
     Algorithm 4 of "Supporting elasticity in Flink" resamples the inputs and takes the deviation of one model's
-    predictions over them. That says how much the queue share varies with the load, and no amount of data makes it
+    predictions over them. That says how much the backlog ratio varies with the load, and no amount of data makes it
     small. Refitting says how much the model itself would differ on other data.
     """
     demands, sizes, shares = samples

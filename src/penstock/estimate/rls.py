@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from operator import mul
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+Matrix = list[list[float]]
+
+_TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,35 +64,41 @@ class RecursiveLeastSquares:
         prior_variance: tuple[float, ...],
         state: RlsState | None = None,
     ) -> None:
-        self._prior_variance: Vector = np.array(prior_variance, dtype=np.float64)
-        self._theta: Vector = np.array(state.theta if state else prior, dtype=np.float64)
-        self._covariance: Matrix = np.array(state.covariance, dtype=np.float64) if state else self._prior_covariance()
+        # Plain numbers: for three unknowns they are several times as fast as arrays.
+        self._prior_variance = tuple(float(value) for value in prior_variance)
+        self._theta = tuple(float(value) for value in (state.theta if state else prior))
+        self._covariance: Matrix = [list(row) for row in state.covariance] if state else _diagonal(self._prior_variance)
 
     @property
     def theta(self) -> tuple[float, ...]:
         """The current estimate."""
-        return tuple(float(value) for value in self._theta)
+        return self._theta
 
     def update(
         self, regressor: tuple[float, ...], observation: float, *, noise_variance: float, forgetting: float
     ) -> None:
         """Learn from one observation; all before it keep ``forgetting`` of their weight, 1 forgets nothing."""
-        x: Vector = np.array(regressor, dtype=np.float64)
+        x, size = regressor, range(len(regressor))
         covariance = self._bounded(self._forgotten(x, forgetting))
-        direction = covariance @ x
-        gain = direction / (noise_variance + float(x @ direction))
-        self._theta = self._theta + gain * (observation - float(x @ self._theta))
-        shrunk = covariance - np.outer(gain, direction)
-        self._covariance = (shrunk + shrunk.T) / 2  # rounding must not make it lose its symmetry over many batches
+        direction = [_dot(row, x) for row in covariance]
+        spread = noise_variance + _dot(x, direction)
+        error = observation - _dot(x, self._theta)
+        gain = [value / spread for value in direction]
+        self._theta = tuple(self._theta[i] + gain[i] * error for i in size)
+        # Computed once for both halves: rounding must not make it lose its symmetry over many batches.
+        for i in size:
+            for j in range(i + 1):
+                cell = (covariance[i][j] + covariance[j][i] - gain[i] * direction[j] - gain[j] * direction[i]) / 2
+                covariance[i][j] = covariance[j][i] = cell
+        self._covariance = covariance
 
     def prediction_std(self, regressor: tuple[float, ...]) -> float:
         """How far off the prediction for a regressor may be, from what is not yet known of the estimate."""
-        x: Vector = np.array(regressor, dtype=np.float64)
-        return float(np.sqrt(max(0.0, float(x @ self._covariance @ x))))
+        return math.sqrt(max(0.0, _dot(regressor, [_dot(row, regressor) for row in self._covariance])))
 
     def standard_errors(self) -> tuple[float, ...]:
         """How far off each part of the estimate may be."""
-        return tuple(float(value) for value in np.sqrt(np.maximum(np.diag(self._covariance), 0.0)))
+        return tuple(math.sqrt(max(row[i], 0.0)) for i, row in enumerate(self._covariance))
 
     def doubt(self, standard_errors: tuple[float, ...]) -> None:
         """Keep the estimate but trust each part of it no more than that, and no more than the prior.
@@ -96,12 +106,18 @@ class RecursiveLeastSquares:
         To fall back to the prior itself, which knows nothing of the scale, would let a single observation throw the
         parts apart that it does not tell from one another.
         """
-        variance = np.minimum(np.array(standard_errors, dtype=np.float64) ** 2, self._prior_variance)
-        self._covariance = np.diag(variance).astype(np.float64)
+        bounded = [min(error**2, most) for error, most in zip(standard_errors, self._prior_variance, strict=True)]
+        self._covariance = _diagonal(bounded)
 
     def place(self, theta: tuple[float, ...]) -> None:
         """Put the estimate elsewhere, where observations do not tell it from what it was."""
-        self._theta = np.array(theta, dtype=np.float64)
+        self._theta = theta
+
+    def scale(self, factors: tuple[float, ...]) -> None:
+        """Multiply each part of the estimate by a factor that is known from elsewhere; it is as certain as before."""
+        size = range(len(factors))
+        self._theta = tuple(value * factor for value, factor in zip(self._theta, factors, strict=True))
+        self._covariance = [[self._covariance[i][j] * factors[i] * factors[j] for j in size] for i in size]
 
     def hold_above(self, bounds: tuple[float, ...]) -> None:
         r"""Move the estimate to where no part is below its bound, at the least cost to what is known of it.
@@ -122,34 +138,75 @@ class RecursiveLeastSquares:
         >>> [round(value, 2) for value in line.theta]
         [0.0, 3.0]
         """
-        covariance = self._covariance.copy()
-        low = np.array(bounds, dtype=np.float64)
-        for _ in range(len(low)):
-            spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-            below = np.where(spread > 0, (low - self._theta) / np.maximum(spread, 1e-300), 0.0)
-            part = int(np.argmax(below))
-            if below[part] <= 0:
+        theta = list(self._theta)
+        size = range(len(theta))
+        if all(theta[i] >= bounds[i] for i in size):
+            return
+        covariance = [list(row) for row in self._covariance]
+        for _ in size:
+            part, farthest = 0, 0.0
+            for i in size:
+                spread = math.sqrt(max(covariance[i][i], 0.0))
+                below = (bounds[i] - theta[i]) / max(spread, _TINY) if spread > 0 else 0.0
+                if below > farthest:
+                    part, farthest = i, below
+            if farthest <= 0:
                 break
-            shared = covariance[:, part] / covariance[part, part]
-            self._theta = self._theta + shared * (low[part] - self._theta[part])
-            covariance = covariance - np.outer(shared, covariance[part])
-            covariance[part, part] = 0.0
-        self._theta = np.maximum(self._theta, low)
+            row = list(covariance[part])
+            shared = [covariance[i][part] / row[part] for i in size]
+            missing = bounds[part] - theta[part]
+            for i in size:
+                theta[i] += shared[i] * missing
+                for j in size:
+                    covariance[i][j] -= shared[i] * row[j]
+            covariance[part][part] = 0.0
+        self._theta = tuple(max(theta[i], bounds[i]) for i in size)
 
     def snapshot(self) -> RlsState:
         """The whole state, to build an equal estimator from."""
-        rows = tuple(tuple(float(cell) for cell in row) for row in self._covariance)
-        return RlsState(theta=self.theta, covariance=rows)
+        return RlsState(theta=self._theta, covariance=tuple(tuple(row) for row in self._covariance))
 
-    def _forgotten(self, x: Vector, forgetting: float) -> Matrix:
-        known = float(x @ np.linalg.solve(self._covariance, x))
-        forgotten: Matrix = self._covariance + (1.0 - forgetting) / forgetting * np.outer(x, x) / known
-        return forgotten
-
-    def _prior_covariance(self) -> Matrix:
-        return np.diag(self._prior_variance).astype(np.float64)
+    def _forgotten(self, x: tuple[float, ...], forgetting: float) -> Matrix:
+        size = range(len(x))
+        if forgetting >= 1.0:
+            return [list(row) for row in self._covariance]
+        known = _dot(x, _solved(self._covariance, x))
+        more = (1.0 - forgetting) / forgetting / known
+        return [[self._covariance[i][j] + more * x[i] * x[j] for j in size] for i in size]
 
     def _bounded(self, covariance: Matrix) -> Matrix:
-        excess = np.sqrt(np.minimum(1.0, self._prior_variance / np.maximum(np.diag(covariance), 1e-300)))
-        bounded: Matrix = covariance * np.outer(excess, excess)
-        return bounded
+        """No variance beyond that of the prior; changes and gives what it gets."""
+        size = range(len(covariance))
+        most = self._prior_variance
+        if all(covariance[i][i] <= most[i] for i in size):
+            return covariance
+        excess = [math.sqrt(min(1.0, most[i] / max(covariance[i][i], _TINY))) for i in size]
+        return [[covariance[i][j] * excess[i] * excess[j] for j in size] for i in size]
+
+
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    return float(sum(map(mul, one, other)))
+
+
+def _diagonal(values: Sequence[float]) -> Matrix:
+    return [[value if i == j else 0.0 for j in range(len(values))] for i, value in enumerate(values)]
+
+
+def _solved(matrix: Matrix, right: Sequence[float]) -> list[float]:
+    """Solve a small linear system by elimination, the largest element of a column first."""
+    size = len(right)
+    rows = [[*row, right[i]] for i, row in enumerate(matrix)]
+    for column in range(size):
+        best = max(range(column, size), key=lambda i: abs(rows[i][column]))
+        rows[column], rows[best] = rows[best], rows[column]
+        top = rows[column]
+        for row in rows[column + 1 :]:
+            factor = row[column] / top[column]
+            if factor:
+                for j in range(column, size + 1):
+                    row[j] -= factor * top[j]
+    found = [0.0] * size
+    for i in range(size - 1, -1, -1):
+        row = rows[i]
+        found[i] = (row[size] - sum(row[j] * found[j] for j in range(i + 1, size))) / row[i]
+    return found

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import BrokerError
+from penstock.extras import require
 from penstock.kafka.artifacts import BROKER, resolved
 from penstock.kafka.broker_config import ClusterSpec, Node, node_directory, node_properties
 from penstock.process.daemon import (
@@ -83,6 +84,7 @@ def start_cluster(spec: ClusterSpec, *, timeout_s: float = _READY_WITHIN_S) -> C
         )
     if known is not None and known.running:
         return _already_running(known, spec)
+    require("kafka", "a broker that is awaited")  # before one is started
     cluster = _planned(spec, known)
     _write(cluster)
     try:

@@ -6,21 +6,23 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the library has these without saying so in types
-    AdminClient,
-    NewPartitions,
-    NewTopic,
-    OffsetSpec,
-)
-
 from penstock.errors import BrokerError
+from penstock.extras import require
 from penstock.kafka.chatter import chatter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
+# Whoever lacks the library is first told what to install.
+require("kafka", "asking Kafka")
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition  # noqa: E402 - see above
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # noqa: E402 - as above; the library has these without saying so in types
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
 
 Offsets = dict[str, dict[int, int]]
 """Offset by topic and partition, as Spark writes them but with whole numbers as keys."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import BrokerError
+from penstock.extras import require
 from penstock.kafka.chatter import chatter
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class FileTarget:
 
 class _KafkaSink:
     def __init__(self, target: KafkaTarget, process: int) -> None:
+        require("kafka", "sending to Kafka")
         from confluent_kafka import Producer  # noqa: PLC0415 - the library's threads belong to the process that sends
 
         self._topic = target.topic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ class ExecutorsDeclaration:
     bounds
         Minimum, maximum, first size and standby.
     policy
-        Name of a scaling policy (:data:`penstock.control.scaling.ONLINE_POLICIES`).
+        Name of a scaling policy (:data:`penstock.model.scaling.ONLINE_POLICIES`).
     budget_executor_hours_per_day
         Executor-hours within any 24 hours; None is no budget.
     """
@@ -69,8 +70,12 @@ lead back to a query that it came from
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "queries", MappingProxyType(dict(self.queries)))
-        for name in self.queries:
-            self._check_cycle(name, (name,))
+        way = way_back(self.queries)
+        if way:
+            raise InvalidGraphError(
+                f"query {str(way[0])!r} reads what comes from itself: {' -> '.join(way)}; a stream must not lead back "
+                "to a query that it came from"
+            )
 
     @classmethod
     def of_goals(cls, goals: Mapping[str, Goal]) -> Application:
@@ -101,13 +106,42 @@ lead back to a query that it came from
         """The same without one query."""
         return replace(self, queries={other: query for other, query in self.queries.items() if other != name})
 
-    def _check_cycle(self, name: QueryName, path: tuple[QueryName, ...]) -> None:
-        for reader in self.readers(name):
-            if reader == path[0]:
-                way = " -> ".join((*path, reader))
-                raise InvalidGraphError(
-                    f"query {str(reader)!r} reads what comes from itself: {way}; a stream must not lead back to a "
-                    "query that it came from"
-                )
-            if reader not in path:
-                self._check_cycle(reader, (*path, reader))
+
+def way_back(queries: Mapping[QueryName, QueryDeclaration]) -> tuple[QueryName, ...]:
+    """A shortest way from a query along what it writes back to itself; empty where there is none.
+
+    Every query is looked at once from each start, so that a wide graph with very many ways takes no time.
+
+    Examples
+    --------
+    >>> there = QueryDeclaration(reads=("topic:a",), writes=("topic:b",))
+    >>> back = QueryDeclaration(reads=("topic:b",), writes=("topic:a",))
+    >>> way_back({QueryName("there"): there, QueryName("back"): back})
+    ('there', 'back', 'there')
+    >>> way_back({QueryName("there"): there})
+    ()
+    """
+    readers_of: dict[str, list[QueryName]] = {}
+    for name, query in queries.items():
+        for stream in query.reads:
+            readers_of.setdefault(stream, []).append(name)
+    for start in queries:
+        before: dict[QueryName, QueryName] = {}
+        waiting = deque([start])
+        while waiting:
+            name = waiting.popleft()
+            for reader in (reader for stream in queries[name].writes for reader in readers_of.get(stream, ())):
+                if reader == start:
+                    return (*_way(before, name), start)
+                if reader not in before:
+                    before[reader] = name
+                    waiting.append(reader)
+    return ()
+
+
+def _way(before: Mapping[QueryName, QueryName], name: QueryName) -> tuple[QueryName, ...]:
+    """All names from the start to this one."""
+    way = [name]
+    while way[-1] in before:
+        way.append(before[way[-1]])
+    return tuple(reversed(way))

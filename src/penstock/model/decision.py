@@ -6,6 +6,7 @@ the equal decision (:func:`from_action`). "Nothing to do" and "cannot be done" a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,8 +14,6 @@ from penstock.model.action import APPLICATION, Action, ActionKind
 from penstock.model.query import LimitUnit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.model.query import QueryName
 
 
@@ -141,12 +140,16 @@ class KeepRatio(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executors(Decision):
-    """So many executors are to serve, and so many more to wait on standby."""
+    """So many executors are to serve, and so many more to wait on standby.
+
+    ``number`` counts these decisions; what comes of one names it (:attr:`ExecutorsDone.number`).
+    """
 
     kind: ClassVar[ActionKind] = ActionKind.EXECUTORS
     executors: int
     standby: int = 0
     previous_executors: int | None = None
+    number: int = 0
 
     @property
     def value(self) -> float | None:
@@ -166,11 +169,15 @@ class Executors(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorsDone(Decision):
-    """What came of a decision on executors; ``took_s`` is None for one that another overtook."""
+    """What came of a decision on executors, or of a loss; ``took_s`` is None for one that another overtook.
+
+    ``number`` is that of the decision, None after a loss.
+    """
 
     kind: ClassVar[ActionKind] = ActionKind.EXECUTORS_DONE
     took_s: float | None = None
     expected_s: float | None = None
+    number: int | None = None
 
     @property
     def value(self) -> float | None:
@@ -306,4 +313,4 @@ def from_action(action: Action) -> Decision:
 def _plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
     if isinstance(value, LimitUnit):
         return value.value
-    return dict(value) if hasattr(value, "items") else value
+    return dict(value) if isinstance(value, Mapping) else value

@@ -18,11 +18,14 @@ class Inputs(StrEnum):
     """How an element takes several inputs.
 
     ``MERGE`` reads them all into one buffer, so its rate is at most the sum of theirs. ``JOIN`` needs a row of each, so
-    its rate is at most the smallest of theirs.
+    its rate is at most the smallest of theirs. ``PROPORTIONAL`` reads them all as well, but of each its part, which is
+    what that input would bring if nobody dropped anything: a plan that is free to choose would live on the cheapest
+    input alone.
     """
 
     MERGE = "merge"
     JOIN = "join"
+    PROPORTIONAL = "proportional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ class Element:
         Whatever lies on higher priorities is served first.
     max_cores
         The most that it can use at once; None for all of its engine.
+    waiting_rows_per_s
+        Rows that wait before it already, spread over the time in which they may be taken in beside those that come.
     """
 
     name: str
@@ -74,6 +79,7 @@ class Element:
     priority: int = 1
     max_cores: float | None = None
     inputs: Inputs = Inputs.MERGE
+    waiting_rows_per_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -198,13 +204,47 @@ class ElementGraph:
 
     @cached_property
     def offered_rows_per_s(self) -> tuple[float, ...]:
-        """What each element would take in if nobody dropped anything."""
-        offered = [0.0] * len(self.elements)
+        """What each element would take in if nobody dropped anything, what waits left aside."""
+        return self._if_nothing_is_dropped(waiting=False)
+
+    @cached_property
+    def available_rows_per_s(self) -> tuple[float, ...]:
+        """What each element could take in if nobody dropped anything, what waits included."""
+        return self._if_nothing_is_dropped(waiting=True)
+
+    def _if_nothing_is_dropped(self, *, waiting: bool) -> tuple[float, ...]:
+        rows_per_s = [0.0] * len(self.elements)
         for index in self.order:
-            rates = [self.elements[feeder].selectivity * offered[feeder] for feeder in self.feeders[index]]
+            rates = [self.elements[feeder].selectivity * rows_per_s[feeder] for feeder in self.feeders[index]]
             rates.extend(self.stream_rows_per_s[index])
-            offered[index] = min(rates) if self.elements[index].inputs is Inputs.JOIN else sum(rates)
-        return tuple(offered)
+            rows_per_s[index] = min(rates) if self.elements[index].inputs is Inputs.JOIN else sum(rates)
+            rows_per_s[index] += self.elements[index].waiting_rows_per_s if waiting else 0.0
+        return tuple(rows_per_s)
+
+    @cached_property
+    def feeder_parts(self) -> tuple[tuple[float, ...], ...]:
+        """Part of each feeder in all that an element is offered, streams from outside included.
+
+        Examples
+        --------
+        >>> graph = ElementGraph(
+        ...     (Engine("east"),),
+        ...     (InputStream("a", 90.0), InputStream("b", 10.0)),
+        ...     (
+        ...         Element("left", "east", ("a",), 100.0),
+        ...         Element("right", "east", ("b",), 100.0),
+        ...         Element("both", "east", ("left", "right"), 100.0, weight=1.0),
+        ...     ),
+        ... )
+        >>> graph.feeder_parts
+        ((), (), (0.9, 0.1))
+        """
+        found = []
+        for index, feeders in enumerate(self.feeders):
+            sent = [self.elements[feeder].selectivity * self.offered_rows_per_s[feeder] for feeder in feeders]
+            whole = sum(sent) + sum(self.stream_rows_per_s[index])
+            found.append(tuple(rows / whole if whole > 0 else 1.0 / len(feeders) for rows in sent))
+        return tuple(found)
 
 
 def _check_names(things: Iterable[Engine | InputStream | Element], what: str) -> None:
@@ -230,6 +270,8 @@ def _check_numbers(element: Element) -> None:
             raise InvalidGraphError(f"element {name!r} has {what} {getattr(element, what)}; it must be above zero")
     if not (math.isfinite(element.idle_rows_per_s) and element.idle_rows_per_s >= 0):
         raise InvalidGraphError(f"element {name!r} has idle_rows_per_s {element.idle_rows_per_s}, below zero")
+    if not (math.isfinite(element.waiting_rows_per_s) and element.waiting_rows_per_s >= 0):
+        raise InvalidGraphError(f"element {name!r} has waiting_rows_per_s {element.waiting_rows_per_s}, below zero")
     if not 0 <= element.minimum_accuracy <= 1:
         raise InvalidGraphError(f"element {name!r} has minimum accuracy {element.minimum_accuracy}, not from 0 to 1")
     if element.max_cores is not None and not _is_positive(element.max_cores):

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+ONLINE_POLICIES = ("proactive", "reactive", "hpa", "keda", "dstreams", "ds2", "flink", "static")
+"""Policies by name, all that decide while the load comes; a clairvoyant has to know it beforehand."""
+
 
 class ScaleKind(StrEnum):
     """What became of a wish for executors."""
@@ -14,6 +17,14 @@ class ScaleKind(StrEnum):
     SCALE = "scale"
     HOLD = "hold"
     INFEASIBLE = "infeasible"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Executors that the demand takes, and why that is asked for at once."""
+
+    executors: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +46,15 @@ class ScalingSignal:
         Share of the time in which a batch was in work.
     backlog_rows
         Rows that have arrived and are not done, at the end of the sample.
-    queue_share
+    backlog_ratio
         Mean number of rows that are not done, over the rows that arrive within the latency goal: the thesis's slow
         records, queue over workload.
     batch_s, trigger_s
         Mean length of a batch, and how often one is to begin.
+    is_shedding
+        Whether rows were shed: then nothing is removed, whatever a policy computes.
+    need
+        What the demand takes where it cannot wait for the policy; no answer may be below it.
     """
 
     time_s: float
@@ -49,15 +64,17 @@ class ScalingSignal:
     processed_rows_per_s: float | None
     busy_share: float | None
     backlog_rows: float | None
-    queue_share: float | None
+    backlog_ratio: float | None
     batch_s: float | None = None
     trigger_s: float | None = None
+    is_shedding: bool = False
+    need: Need | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether everything that scalers decide by is known and finite."""
         needed = (self.demand_rows_per_s, self.processed_rows_per_s, self.busy_share, self.backlog_rows)
-        return all(value is not None and math.isfinite(value) for value in (*needed, self.queue_share))
+        return all(value is not None and math.isfinite(value) for value in (*needed, self.backlog_ratio))
 
     @property
     def true_rate_rows_per_s(self) -> float | None:

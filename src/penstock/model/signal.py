@@ -53,29 +53,31 @@ class PlannedBatch:
 class GuardSignal:
     """What the guards of a query let through in a batch.
 
-    ``keep_fraction`` is the fraction the batch was told to keep; ``kept_rows`` over ``offered_rows`` what it kept.
-    ``work_fraction`` is the share of the work that was kept, where rows are known to differ in cost. ``late_rows`` were
-    too old to be out in time; ``on_time_fraction`` is the share of the work of all others that was kept.
+    ``keep_ratio`` is what the batch kept to; ``kept_rows`` over ``offered_rows`` what came of it. ``work_ratio`` is the
+    part of the work that was kept, where rows are known to differ in cost. ``late_rows`` were too old to be out in
+    time; ``on_time_ratio`` is the part of the work of all others that was kept. ``answered`` says whether the batch got
+    an answer when it asked what to keep.
     """
 
     offered_rows: int
     kept_rows: int
-    keep_fraction: float
+    keep_ratio: float
     oldest_arrival_s: float | None = None
     mean_arrival_s: float | None = None
-    work_fraction: float | None = None
+    work_ratio: float | None = None
     late_rows: int = 0
-    on_time_fraction: float | None = None
+    on_time_ratio: float | None = None
+    answered: bool = True
 
     @property
-    def measured_fraction(self) -> float:
+    def kept_ratio(self) -> float:
         """Accuracy as it was: kept rows over offered rows."""
         return self.kept_rows / self.offered_rows if self.offered_rows else 1.0
 
     @property
-    def processed_fraction(self) -> float:
+    def processed_ratio(self) -> float:
         """Share of the full work that was done: by learned costs where there are any, else by rows."""
-        return self.measured_fraction if self.work_fraction is None else self.work_fraction
+        return self.kept_ratio if self.work_ratio is None else self.work_ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,7 @@ class BatchSignal:
     """One finished micro-batch of a query.
 
     ``started_s`` and ``finished_s`` are seconds since the epoch on the driver's clock; ``duration_s`` is what Spark
-    reports as ``triggerExecution``, split by phase in ``phases_s``. ``planned`` is the batch after it, where that was
-    planned by the time of this report and its offsets count rows.
+    reports as ``triggerExecution``, split by phase in ``phases_s``.
     """
 
     query: QueryName
@@ -97,12 +98,11 @@ class BatchSignal:
     state_rows: int = 0
     state_bytes: int = 0
     guard: GuardSignal | None = None
-    planned: PlannedBatch | None = None
 
     @property
     def work_rows(self) -> int:
         """Rows that were processed in full: those that the guards kept, or all; of mean cost where costs are known."""
-        return self.rows if self.guard is None else round(self.rows * self.guard.processed_fraction)
+        return self.rows if self.guard is None else round(self.rows * self.guard.processed_ratio)
 
     @property
     def finished_s(self) -> float:

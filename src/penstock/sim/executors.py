@@ -221,7 +221,7 @@ class ExecutorPlant:
             processed_rows_per_s=float(sums[PROCESSED] / span_s),
             busy_share=float(sums[BUSY_S] / span_s),
             backlog_rows=float(max(0.0, backlog)),
-            queue_share=_queue_share(queue, demand, self.calibration.goal_s),
+            backlog_ratio=_backlog_ratio(queue, demand, self.calibration.goal_s),
             batch_s=float(sums[BATCH_SUM_S] / sums[BATCH_COUNT]) if sums[BATCH_COUNT] else None,
             trigger_s=self.calibration.trigger_s or None,
         )
@@ -243,7 +243,7 @@ class ExecutorPlant:
         self._state[_SERVING] -= count - youngest.size
 
 
-def _queue_share(queue_rows: float, demand_rows_per_s: float, goal_s: float) -> float:
+def _backlog_ratio(queue_rows: float, demand_rows_per_s: float, goal_s: float) -> float:
     # Where nothing arrives but rows wait, the query is as far behind as can be told.
     if demand_rows_per_s <= 0:
         return 1.0 if queue_rows > 0 else 0.0

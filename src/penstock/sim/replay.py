@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.control.scaling import ONLINE_POLICIES, ScalerSetup, Schedule, make_scaler
 from penstock.control.scaling.clairvoyant import cheapest_plan
+from penstock.model.executors import ExecutorBounds
 from penstock.sim.executors import ExecutorPlant
 from penstock.sim.rate_traces import window_means
 
@@ -41,7 +42,7 @@ class ReplaySettings:
     late_share
         Share of rows over the goal from which a sample violates it.
     limit
-        Queue share that the proactive and the reactive policy keep below.
+        Backlog ratio that the proactive and the reactive policy keep below.
     """
 
     interval_s: int = 15
@@ -63,7 +64,7 @@ class Run:
     policy: str
     executors: list[int] = field(default_factory=list)
     demand: list[float] = field(default_factory=list)
-    queue_share: list[float] = field(default_factory=list)
+    backlog_ratio: list[float] = field(default_factory=list)
     late_share: list[float] = field(default_factory=list)
     paid_executor_s: float = 0.0
     late_rows: float = 0.0
@@ -92,7 +93,7 @@ def run_policy(
         run.due_rows += sample.due_rows
         run.executors.append(signal.requested)
         run.demand.append(signal.demand_rows_per_s or 0.0)
-        run.queue_share.append(signal.queue_share or 0.0)
+        run.backlog_ratio.append(signal.backlog_ratio or 0.0)
         run.late_share.append(sample.late_share)
         decision = scaler.decide(signal)
         if decision.executors != signal.requested:
@@ -155,10 +156,10 @@ def scaler_setup(calibration: Calibration, settings: ReplaySettings, *, peak: in
     """What policies are told of the engine that is simulated."""
     wait_s = max(calibration.trigger_s + calibration.overhead_s, 1.0)
     return ScalerSetup(
-        most=settings.most,
+        ExecutorBounds(max_executors=settings.most),
         interval_s=settings.interval_s,
         start_s=calibration.start_s,
-        limit=settings.limit,
+        backlog_ratio=settings.limit,
         rows_for_each=calibration.rows_per_s * wait_s,
         peak=peak,
     )

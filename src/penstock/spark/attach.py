@@ -1,34 +1,43 @@
-"""Attach to a session: its streaming queries are observed from then on, and those with a goal are governed."""
+"""Attach to a session: its streaming queries are observed from then on, and those with a goal are governed.
+
+Spark's events become events of the one loop (docs/adr/0014-one-loop.md); what users call is here.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.control.engine import EngineCoordinator
-from penstock.errors import PenstockError, UnknownQueryError
-from penstock.model import Action, ActionKind, Goal, Mode, QueryName
+from penstock.control.application import ApplicationLogic
+from penstock.control.events import BatchFinished, GoalChanged, QueryEnded, QueryStarted
+from penstock.declaration import read_declaration
+from penstock.errors import InvalidSettingError, UnknownQueryError
+from penstock.loop import Loop
+from penstock.model import APPLICATION, ActionKind, Application, Goal, Mode, QueryName
+from penstock.model.decision import ActuatorOff, Unmanaged
+from penstock.report import LogView, application_status, explain
 from penstock.settings import Settings, load_settings
 from penstock.spark import internals
+from penstock.spark.answers import Answering
 from penstock.spark.collector import parse_progress
+from penstock.spark.declared import DeclaredFile
+from penstock.spark.executor_plant import ExecutorPlant, why_not
 from penstock.spark.executors import ExecutorCollector
 from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
 from penstock.spark.internals import Ability
 from penstock.spark.listener import Listener
-from penstock.spark.lookout import HeldReport, Lookout
-from penstock.spark.operator import Operator, run_operator
-from penstock.spark.recall import recall, recorded_shares
-from penstock.spark.watch import WatchedQuery
+from penstock.spark.operator import run_operator
+from penstock.spark.plant import SparkPlant
+from penstock.spark.warm_start import answers_on_record, executor_times, warm_start
 from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,25 +46,32 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
-    from penstock.model import BatchSignal, PlannedBatch, SeriesPoint
+    from penstock.control.events import Event
+    from penstock.control.scaling.base import Scaler
+    from penstock.declaration import Declaration, GoalChange
+    from penstock.model import SeriesPoint
+    from penstock.report import ApplicationStatus, Explanation
+    from penstock.spark.operator import Operator
     from penstock.spark.operator_worker import Row
+    from penstock.spark.watched import WatchedQuery
     from penstock.store import Store
 
 logger = logging.getLogger("penstock")
 
-_ENGINE = QueryName("engine")
 _DELETE_EVERY_S = 3600.0
-_SAME_SHARE = 1e-9
-_COSTS_HOLD_AFTER_BATCHES = 2
-_SHARE_KINDS = (ActionKind.GOVERN, ActionKind.KEEP_RATIO)
+_DAY_S = 86_400.0
+_PER_BATCH_KINDS = (ActionKind.READ_LIMIT, ActionKind.KEEP_RATIO)
 
 
 def attach(
     spark: SparkSession,
+    application: str | Path | Application | None = None,
     *,
     goals: Mapping[str, Goal] | None = None,
     settings: Settings | Mapping[str, object] | None = None,
     store: Store | None = None,
+    watch: bool = False,
+    policy: Scaler | None = None,
 ) -> Penstock:
     """Observe every streaming query of a session, and govern those that have a goal.
 
@@ -63,13 +79,21 @@ def attach(
     ----------
     spark
         A classic session; its queries run on as they are.
+    application
+        A file (``"penstock.toml"``) or an :class:`~penstock.model.Application`: queries with goals, what each reads and
+        writes, executors. A file may hold settings as well.
     goals
-        Goals by query name, for queries whose code stays as it is.
+        The simple case: goals by query name, for queries whose code stays as it is.
     settings
-        Options by ``section.key``, or a whole :class:`~penstock.settings.Settings`. Environment variables
-        (``PENSTOCK_...``) are read as well and give way to what is passed here.
+        Options by ``section.key``, or a whole :class:`~penstock.settings.Settings`. They win over environment variables
+        (``PENSTOCK_...``), which win over the file.
     store
-        Where actions and series go; a SQLite file at ``store.path`` by default.
+        Where decisions and series go; a SQLite file at ``store.path`` by default.
+    watch
+        Look for changes of the file while queries run, and take over the goals in it.
+    policy
+        A scaling policy of one's own (:class:`penstock.policies.Scaler`) in place of the declared one, for an
+        application that declares executors. Bounds, budget and all other guards hold for it as for any other.
 
     Examples
     --------
@@ -82,39 +106,98 @@ def attach(
         query = df.writeStream.queryName("clicks").format("noop").start()
     """
     internals.require_classic_session(spark)
-    chosen = settings if isinstance(settings, Settings) else load_settings(environment=os.environ, arguments=settings)
-    return Penstock(spark, chosen, store or SqliteStore(chosen.store.path), dict(goals or {}))
+    arguments = None if isinstance(settings, Settings) else settings
+    declaration: Declaration | None = None
+    if isinstance(application, str | Path):
+        declaration = read_declaration(application, environment=os.environ, arguments=arguments)
+        whole, chosen = declaration.application, declaration.settings
+    else:
+        whole = application or Application()
+        chosen = load_settings(environment=os.environ, arguments=arguments)
+    if isinstance(settings, Settings):
+        chosen = settings
+    for name, goal in (goals or {}).items():
+        whole = whole.with_goal(QueryName(name), goal)
+    if watch and declaration is None:
+        raise InvalidSettingError("watch", watch, "False where there is no file; pass the path of one to watch it")
+    if policy is not None and whole.executors is None:
+        raise InvalidSettingError(
+            "policy", policy.name, "none where no executors are declared; give the application an ExecutorsDeclaration"
+        )
+    opened = store or SqliteStore(chosen.store.path)
+    try:
+        return Penstock(spark, whole, chosen, opened, declaration=declaration, watch=watch, policy=policy)
+    except BaseException:
+        if store is None:
+            opened.close()
+        raise
 
 
 class Penstock:
     """The hold that Penstock has on a session; made by :func:`attach`, ended by :meth:`detach`."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, store: Store, goals: dict[str, Goal]) -> None:
-        self.settings = settings
-        self.store = store
+    def __init__(
+        self,
+        spark: SparkSession,
+        application: Application,
+        settings: Settings,
+        store: Store,
+        *,
+        declaration: Declaration | None = None,
+        watch: bool = False,
+        policy: Scaler | None = None,
+    ) -> None:
+        self.settings, self.store = settings, store
         self.mode = Mode.OBSERVE if settings.observe.only else Mode.ACT
         self.missing = internals.probe(spark)
-        self._spark = spark
-        self._goals = {QueryName(name): goal for name, goal in goals.items()}
         self.operators: list[Operator] = []
-        self._watched: dict[str, WatchedQuery] = {}
+        self._spark = spark
+        self._file: DeclaredFile | None = None
+        self._started_names: set[str] = set()
+        self._goals = {name: query.goal for name, query in application.queries.items()}
         self._late_goals: dict[str, Goal] = {}
-        self._engine = EngineCoordinator(cores=1.0)
-        self._executors = ExecutorCollector(spark, settings.observe.executors_every_s)
-        self._lookout = Lookout()
-        self._lock = threading.RLock()
-        self._attached = True
+        self._collector = ExecutorCollector(spark, settings.observe.executors_every_s)
         self._deleted_s = 0.0
-        for ability, reason in self.missing.items():
-            self._record(Action(ActionKind.ACTUATOR_OFF, _ENGINE, "attach", f"{ability} is off: {reason}"))
-            logger.warning("%s is off: %s", ability, reason)
+        refusal = None if application.executors is None else why_not(spark, application.executors.bounds)
+        if refusal is not None:
+            # What cannot be applied must not be decided, or the log would tell of sizes that never come.
+            application = replace(application, executors=None)
+        executors = None if application.executors is None else ExecutorPlant(spark)
+        self.plant = SparkPlant(spark, self.missing, executors=executors, more_events=self._look_around)
+        logic = ApplicationLogic(
+            application, settings, enforced=self.mode is Mode.ACT, policy=policy, learned=executor_times(store)
+        )
+        self.loop = Loop(logic, self.plant, store, mode=self.mode, clock=time.time)
+        if declaration is not None:
+            self._file = DeclaredFile(
+                declaration, is_watched=watch, now_s=time.time(), record=self.loop.record, take=self._take_goal
+            )
+        self._tell_missing(refusal)
+        self._answering = Answering(spark, self.loop, self.plant, self.operators, settings.directives)
         self._listener = Listener(self, self.missing)
         spark.streams.addListener(self._listener)
-        for query in spark.streams.active:
-            self._watch(query)
-        for name in list(self._goals):
-            if self._find(name) is not None:
-                self.adopt(name, self._goals[name])
+        try:
+            self._adopt_running()
+            self.loop.start(settings.scaling.every_s if executors is not None else settings.observe.executors_every_s)
+        except BaseException:
+            self.detach()
+            raise
+
+    def _tell_missing(self, refusal: str | None) -> None:
+        reasons = [f"{ability} is off: {reason}" for ability, reason in self.missing.items()]
+        if refusal is not None:
+            reasons.append(f"executors are not scaled: {refusal}")
+        for reason in reasons:
+            logger.warning("%s", reason)
+        self.loop.record([ActuatorOff(cause="attach", reason=reason) for reason in reasons])
+
+    def _adopt_running(self) -> None:
+        for query in self._spark.streams.active:
+            watched = self.plant.watch(query)
+            self._started_names.add(str(watched.name))
+            goal = self._goals.get(watched.name)
+            if goal is not None:
+                self._begin(watched, goal, cause="adopt", starting=False)
 
     # What users call
 
@@ -157,51 +240,73 @@ class Penstock:
         self.operators.append(operator)
         return result
 
+    def expect(self, query: str, goal: Goal | None) -> Goal | None:
+        """Govern the next query that starts under a name, or none; gives the goal that was expected before."""
+        name = QueryName(query)
+        before = self._goals.pop(name, None)
+        if goal is not None:
+            self._goals[name] = goal
+        return before
+
+    def set_goal(self, query: str, goal: Goal, *, asked_by: str = "user") -> None:
+        """Ask something else of a query, now and whenever one starts under that name."""
+        name = QueryName(query)
+        self._goals[name] = goal
+        watched = self.plant.find(query)
+        if watched is not None and watched.is_governed:
+            self.loop.handle(GoalChanged(watched.name, goal, asked_by))
+        elif watched is not None:
+            self.adopt(query, goal)
+
     def adopt(self, query: str | StreamingQuery, goal: Goal) -> None:
         """Govern a query that is already running, by its name, its id, or itself.
 
         Its current batch was planned without Penstock, and so may the next one be: the limit holds from then on.
         """
-        name = query if isinstance(query, str) else _name_of(query)
-        watched = self._find(name)
-        if watched is None:
-            raise UnknownQueryError(name, [str(known.name) for known in self._watched.values()])
+        name = query if isinstance(query, str) else query.name or str(query.id)
+        watched = self._known(name)
         self._goals[watched.name] = goal
-        with self._lock:
+        if watched.is_governed:
+            self.loop.handle(GoalChanged(watched.name, goal))
+        else:
             self._begin(watched, goal, cause="adopt", starting=False)
 
     def release(self, name: str) -> None:
         """Stop governing a query; its sources get the limits that they came with. It stays observed."""
-        watched = self._find(name)
-        if watched is None:
-            raise UnknownQueryError(name, [str(known.name) for known in self._watched.values()])
+        watched = self._known(name)
         self._goals.pop(watched.name, None)
-        self._release(watched, "release", "asked for")
+        self.loop.release(watched.name, "release", "asked for")
 
     def detach(self) -> None:
-        """Put everything back as it was, and let go of the session."""
-        with self._lock:
-            if not self._attached:
-                return
-            self._attached = False
+        """Give everything back as it was, and let go of the session."""
+        if self.loop.is_closed:
+            return
         self._spark.streams.removeListener(self._listener)
-        self._lookout.close()
-        for watched in list(self._watched.values()):
+        for name in self.loop.logic.governed:
             try:
-                if watched.is_governed:
-                    self._release(watched, "detach", "Penstock lets go of the session")
+                self.loop.release(name, "detach", "Penstock lets go of the session")
             except Exception:
                 # One query that cannot be let go of must not keep the others.
-                logger.exception("query %s could not be let go of in order", watched.name)
-        self._watched.clear()
+                logger.exception("query %s could not be let go of in order", name)
+        self.loop.close()
+        self._answering.close()
         self.store.close()
+
+    def status(self) -> ApplicationStatus:
+        """Every query's state in words, with the figures behind it."""
+        return application_status(self.store)
+
+    def explain(self, query: str) -> Explanation:
+        """Why a query is where it is now."""
+        return explain(self.store, QueryName(query))
+
+    def log(self, query: str | None = None, *, last: int = 50) -> LogView:
+        """What was decided, when and why."""
+        return LogView.read(self.store, query=query, last=last)
 
     def watched(self, name: str) -> WatchedQuery:
         """The query of that name or id, as Penstock sees it."""
-        found = self._find(name)
-        if found is None:
-            raise UnknownQueryError(name, [str(known.name) for known in self._watched.values()])
-        return found
+        return self._known(name)
 
     def __enter__(self) -> Self:
         return self
@@ -211,9 +316,11 @@ class Penstock:
     ) -> None:
         self.detach()
 
-    def expect(self, name: str, goal: Goal) -> None:
-        """Govern the next query that starts under this name."""
-        self._goals[QueryName(name)] = goal
+    def __repr__(self) -> str:
+        return str(self.status())
+
+    def _repr_html_(self) -> str:
+        return self.status()._repr_html_()
 
     # What the listener calls: none of these may let an error out, because the query must go on without Penstock
 
@@ -224,168 +331,107 @@ class Penstock:
             query = self._spark.streams.get(str(event.id))
             if query is None:
                 return
-            watched = self._watch(query)
+            watched = self.plant.watch(query)
+            self._started_names.add(str(name))
             goal = self._goals.get(name)
-            if goal is not None:
-                self._begin_start(watched, goal)
+            if goal is None:
+                return
+            if Ability.FIRST_BATCH in self.missing:
+                # Nobody can plan the query early, and to wait for its plan here, on its own thread, would be for ever:
+                # it is governed after its first batch, as if adopted.
+                self._late_goals[str(event.id)] = goal
+            else:
+                self._begin(watched, goal, cause="start", starting=True)
         except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
-            self._fault(name, "start", error)
+            self.loop.fault(name, "start", error)
 
     def on_progress(self, text: str) -> None:
         """A batch is done; its progress report as JSON."""
         try:
             progress = parse_progress(text)
         except (ValueError, KeyError) as error:
-            self._fault(_ENGINE, "report", error)
+            self.loop.fault(APPLICATION, "report", error)
             return
-        query_id = str(progress["id"])
-        watched = self._watched.get(query_id)
-        if watched is None:
+        watched = self.plant.find(str(progress["id"]))
+        if watched is None or self.loop.is_closed:
             return
         try:
-            hand_on = partial(self._on_batch, watched, progress)
-            hold_s = watched.look_s(progress) if self.mode is Mode.ACT else 0.0
-            if hold_s > 0:
-                look = partial(watched.planned_after, int(progress["batchId"]))
-                self._lookout.hold(query_id, HeldReport(look, hand_on, time.monotonic() + hold_s))
-            else:
-                self._lookout.release(query_id)
-                hand_on(None)
+            self._on_batch(watched, progress)
         except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
-            self._fault(watched.name, f"batch {progress.get('batchId')}", error)
-
-    def _on_batch(self, watched: WatchedQuery, progress: Mapping[str, Any], planned: PlannedBatch | None) -> None:
-        query_id = str(progress["id"])
-        try:
-            with self._lock:
-                # Under the lock: a limit decided before a detach must not be put in force after it.
-                if not self._attached:
-                    return
-                self._step(watched, progress, planned)
-                late_goal = self._late_goals.pop(query_id, None)
-                if late_goal is not None:
-                    self._begin(watched, late_goal, cause="start", starting=False)
-        except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
-            self._fault(watched.name, f"batch {progress.get('batchId')}", error)
+            self.loop.fault(watched.name, f"batch {progress.get('batchId')}", error)
 
     def on_terminated(self, event: QueryTerminatedEvent) -> None:
         """A query has ended."""
-        self._lookout.release(str(event.id))
-        with self._lock:
-            watched = self._watched.get(str(event.id))
-            # A query started again from its checkpoint has the same id, and news of its end may come after its start.
-            if watched is not None and str(watched.query.runId) == str(event.runId):
-                del self._watched[str(event.id)]
-                self._engine.forget(watched.name)
+        # A query started again from its checkpoint has the same id, and news of its end may come after its start.
+        ended = self.plant.forget(str(event.id), str(event.runId))
+        if ended is not None:
+            try:
+                self.loop.handle(QueryEnded(ended.name))
+            except Exception as error:  # noqa: BLE001 - as above
+                self.loop.fault(APPLICATION, f"end of {ended.name}", error)
 
-    # The loop: collect, estimate and decide, record, actuate
+    # From Spark's events to the loop's
 
-    def _step(self, watched: WatchedQuery, progress: Mapping[str, Any], planned: PlannedBatch | None) -> None:
-        signal = replace(watched.signal(progress), planned=planned)
-        self._check_share(watched, signal)
-        fair_pace = self._share_engine(watched, signal)
-        controller = watched.controller
-        actions = controller.on_batch(signal, fair_pace=fair_pace) if controller is not None else []
-        for action in actions:
-            self._record(action)
-            self._actuate(watched, action)
-        self._pass_costs_on(watched, progress, signal.batch_id)
-        self.store.append_points([*watched.series(signal), *self._executor_points()])
-
-    def _share_engine(self, watched: WatchedQuery, signal: BatchSignal) -> float:
-        """Hold the query to what its priority leaves it, as soon as it is not the only governed one.
-
-        Gives how much faster or slower its batches would be if all queries kept to their parts.
-        """
-        controller, goal = watched.controller, watched.goal
-        is_shared = sum(other.is_governed for other in list(self._watched.values())) > 1
-        if controller is None or goal is None or not is_shared or Ability.EXECUTORS in self.missing:
-            return 1.0
-        self._engine.cores = float(internals.engine_cores(self._spark))
-        self._engine.hear(
-            watched.name,
-            goal,
-            signal.finished_s,
-            controller.arrival_rows_per_s or 0.0,
-            batch_s=controller.target_batch_s or signal.duration_s,
-            read_rows=signal.rows,
-            kept_rows=signal.work_rows,
-            core_s=watched.core_seconds(),
-            can_shed=watched.has_guard,
-            lag_rows=signal.lag_rows,
-        )
-        controller.hold_share(self._engine.bounds(watched.name, signal.finished_s))
-        return self._engine.fair_pace(watched.name, signal.finished_s)
-
-    def _pass_costs_on(self, watched: WatchedQuery, progress: Mapping[str, Any], batch_id: int) -> None:
-        """Merge what the operators of a query have learned, and give it to the batches after the next."""
-        observed = progress.get("observedMetrics") or {}
-        for operator in self.operators:
-            if operator.observation in observed:
-                operator.absorb()
-                if self.mode is Mode.ACT and watched.is_governed and Ability.CHANNEL not in self.missing:
-                    messages = watched.cost_messages(operator, batch_id + _COSTS_HOLD_AFTER_BATCHES)
-                    self.store.put_messages(str(watched.query.id), messages)
-                    watched.send(messages)
-
-    def _begin_start(self, watched: WatchedQuery, goal: Goal) -> None:
-        if Ability.FIRST_BATCH in self.missing:
-            # Nobody can plan the query early, and to wait for its plan here, on its own thread, would be for ever: it
-            # is governed after its first batch, as if adopted.
-            self._late_goals[str(watched.query.id)] = goal
-        else:
-            self._begin(watched, goal, cause="start", starting=True)
-
-    def _check_share(self, watched: WatchedQuery, signal: BatchSignal) -> None:
-        """Put into the log what a batch kept, should it not be what was recorded for it beforehand."""
-        if self.mode is not Mode.ACT or watched.controller is None or signal.guard is None:
-            return
-        told, used = watched.controller.keep.fraction_at(signal.batch_id), signal.guard.keep_fraction
-        if abs(told - used) > _SAME_SHARE:
-            reason = f"batch {signal.batch_id} kept {used:g} where {told:g} was recorded: the message came too late"
-            target = f"batch {signal.batch_id}"
-            self._record(Action(ActionKind.FAULT, watched.name, f"batch {signal.batch_id}", reason, target=target))
-            logger.warning("query %s: %s", watched.name, reason)
+    def _on_batch(self, watched: WatchedQuery, progress: Mapping[str, Any]) -> None:
+        signal = watched.signal(progress)
+        logic = self.loop.logic
+        needs_cores = watched.is_governed and (len(logic.governed) > 1 or logic.application.has_graph)
+        self._answering.learn(progress)
+        if watched.is_governed:
+            self.loop.handle(BatchFinished(signal, watched.core_seconds() if needs_cores else None))
+            self._answering.tell_ahead(watched, signal)
+        self.store.append_points([*watched.points(signal, logic.query(watched.name)), *self._executor_points()])
+        late_goal = self._late_goals.pop(watched.query_id, None)
+        if late_goal is not None:
+            self._begin(watched, late_goal, cause="start", starting=False)
 
     def _begin(self, watched: WatchedQuery, goal: Goal, *, cause: str, starting: bool) -> None:
+        """Govern a query; whatever takes time is done before the loop is asked, so that nobody else waits for it."""
+        reason = self._unmanageable(watched)
+        if reason is not None:
+            self.loop.record([Unmanaged(query=watched.name, cause=cause, reason=f"{reason}; it is only observed")])
+            return
+        spec = watched.describe(starting=starting)
+        event = QueryStarted(
+            spec,
+            goal,
+            watched.query_id,
+            cause,
+            has_guard=watched.has_guard,
+            asks=self._answering.is_open,
+            warm_start=warm_start(self.store, watched.name, goal, self.settings.admission, time.time()),
+            past=() if starting else watched.past_signals(),
+            answered=answers_on_record(self.store, watched.name, watched.query_id),
+        )
+        watched.is_governed = True
+        self.loop.handle(event)
+        if watched.has_guard and self.mode is Mode.ACT:
+            self._answering.introduce(watched, event.answered)
+
+    def _unmanageable(self, watched: WatchedQuery) -> str | None:
         if Ability.READ_LIMIT in self.missing:
-            reason = f"{Ability.READ_LIMIT} is off: {self.missing[Ability.READ_LIMIT]}; the query is only observed"
-            self._record(Action(ActionKind.UNMANAGED, watched.name, cause, reason))
-            return
+            return f"{Ability.READ_LIMIT} is off: {self.missing[Ability.READ_LIMIT]}"
         if not watched.is_micro_batch:
-            reason = "it runs in continuous processing, which has no batches to limit; the query is only observed"
-            self._record(Action(ActionKind.UNMANAGED, watched.name, cause, reason))
-            return
-        query_id = str(watched.query.id)
-        shares = recorded_shares(self.store.actions(query=watched.name, kinds=_SHARE_KINDS), query_id)
-        known = recall(self.store, watched.name, goal, self.settings.admission, time.time())
-        actions = watched.govern(goal, self.settings, starting=starting, recorded_shares=shares, recalled=known)
-        if self.mode is Mode.ACT and Ability.CHANNEL not in self.missing:
-            watched.resume_costs(self.store.messages(query_id))
-        self._record(watched.govern_action(goal, cause))
-        for source in watched.left_alone:
-            reason = f"{source.spec.description}: {source.spec.reason}"
-            target = f"source {source.spec.index}"
-            self._record(Action(ActionKind.UNMANAGED, watched.name, cause, reason, target=target))
-        for action in actions:
-            self._record(action)
-            self._actuate(watched, action)
+            return "it runs in continuous processing, which has no batches to limit"
+        return None
 
-    def _release(self, watched: WatchedQuery, cause: str, why: str) -> None:
-        reason = f"{why}; its sources have their own limits again"
-        with self._lock:
-            try:
-                self._record(Action(ActionKind.RELEASE, watched.name, cause, reason))
-            finally:
-                self._engine.forget(watched.name)
-                watched.put_back()
+    def _look_around(self) -> Sequence[Event]:
+        """What is looked at once a cycle beside the executors."""
+        return () if self._file is None else self._file.look(self._started_names, time.time())
 
-    def _record(self, action: Action) -> None:
-        self.store.append(action, time_s=time.time(), mode=self.mode)
-
-    def _actuate(self, watched: WatchedQuery, action: Action) -> None:
-        if self.mode is Mode.ACT:
-            watched.carry_out(action)
+    def _take_goal(self, change: GoalChange) -> bool:
+        """Take over a goal from the file; one that is gone ends the governing of its query."""
+        watched = self.plant.find(change.query)
+        if change.new is None:
+            self._goals.pop(change.query, None)
+            if watched is not None and watched.is_governed:
+                self.loop.release(change.query, "declaration", "it is not in the file any more")
+            return False
+        self._goals[change.query] = change.new
+        if watched is not None and not watched.is_governed:
+            self._begin(watched, change.new, cause="declaration", starting=False)
+            return False
+        return watched is not None
 
     def _executor_points(self) -> list[SeriesPoint]:
         if Ability.EXECUTORS in self.missing:
@@ -393,40 +439,13 @@ class Penstock:
         now_s = time.time()
         if now_s - self._deleted_s > _DELETE_EVERY_S:
             self._deleted_s = now_s
-            self.store.delete_points(before_s=now_s - self.settings.store.series_days * 86_400)
-        return self._executors.points(_ENGINE, now_s)
+            kept = self.settings.store
+            self.store.delete_points(before_s=now_s - kept.series_days * _DAY_S)
+            self.store.delete_actions(before_s=now_s - kept.action_days * _DAY_S, kinds=_PER_BATCH_KINDS)
+        return self._collector.points(APPLICATION, now_s)
 
-    def _fault(self, name: QueryName, cause: str, error: Exception) -> None:
-        """Fail open: a query that Penstock cannot handle runs on as if Penstock were not there."""
-        unforeseen = not isinstance(error, PenstockError)
-        logger.warning("query %s runs on without Penstock: %s", name, error, exc_info=unforeseen)
-        watched = self._find(name)
-        if watched is not None:
-            try:
-                watched.put_back()
-            except Exception:
-                logger.exception("the read limits of query %s could not be put back", name)
-        try:
-            what = str(error).splitlines()[0] if str(error) else "no message"
-            reason = f"{type(error).__name__}: {what}; the query runs on as if Penstock were not there"
-            self._record(Action(ActionKind.FAULT, name, cause, reason))
-        except Exception:
-            logger.exception("the fault of query %s could not be recorded", name)
-
-    def _watch(self, query: StreamingQuery) -> WatchedQuery:
-        watched = WatchedQuery(self._spark, query, QueryName(_name_of(query)), self.missing)
-        with self._lock:
-            known = self._watched.get(str(query.id))
-            if known is not None and known.query.runId == query.runId:
-                return known
-            self._watched[str(query.id)] = watched
-            return watched
-
-    def _find(self, name: str) -> WatchedQuery | None:
-        with self._lock:
-            running = list(self._watched.items())
-        return next((watched for key, watched in running if name in (watched.name, key)), None)
-
-
-def _name_of(query: StreamingQuery) -> str:
-    return query.name or str(query.id)
+    def _known(self, name: str) -> WatchedQuery:
+        found = self.plant.find(name)
+        if found is None:
+            raise UnknownQueryError(name, [str(known.name) for known in self.plant.watched])
+        return found

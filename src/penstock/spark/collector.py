@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from penstock.spark.sources import LiveSource
 
 GUARD_PREFIX = "penstock.guard"
-TOLD_SUFFIX = ".told"
-"""A guard in the JVM reports under its name, and under its name with this what share it was told to keep."""
+REQUESTED = f"{GUARD_PREFIX}.requested"
+"""Guards in the JVM report what they kept under their names, and what was asked of them under this one, together."""
 
 
 class ProgressCollector:
@@ -105,15 +105,15 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
 
     Examples
     --------
-    >>> rows, told = {"offered_rows": 10, "kept_rows": 4}, {"told": 0.5}
-    >>> guard = guard_signal({"penstock.guard.1": rows, "penstock.guard.1.told": told})
-    >>> guard.measured_fraction, guard.keep_fraction
-    (0.4, 0.5)
-    >>> operator = [10, 8, 0.5, None, 0, 0, 30.0, 15.0, 0.1, 0, 0, 0, 0]
-    >>> guard_signal({"penstock.guard.operator.1": {"partitions": [operator]}}).processed_fraction
+    >>> rows, requested = {"offered_rows": 10, "kept_rows": 4}, {"keep_ratio": 0.5, "answered": 1.0}
+    >>> guard = guard_signal({"penstock.guard.1": rows, "penstock.guard.requested": requested})
+    >>> guard.kept_ratio, guard.keep_ratio, guard.answered
+    (0.4, 0.5, True)
+    >>> operator = [10, 8, 0.5, 1, None, 0, 0, 30.0, 15.0, 0.1, 0, 0, 0, 0]
+    >>> guard_signal({"penstock.guard.operator.1": {"partitions": [operator]}}).processed_ratio
     0.5
     >>> late = {"offered_rows": 10, "kept_rows": 4, "late_rows": 4, "kept_late_rows": 1}
-    >>> guard_signal({"penstock.guard.1": late, "penstock.guard.1.told": told}).on_time_fraction
+    >>> guard_signal({"penstock.guard.1": late, "penstock.guard.requested": requested}).on_time_ratio
     0.5
     """
     guards = guard_reports(observed)
@@ -127,30 +127,27 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
     return GuardSignal(
         offered_rows=offered,
         kept_rows=sum(int(values["kept_rows"]) for values in guards),
-        keep_fraction=max(float(values["told"]) for values in guards),
+        keep_ratio=max(float(values["keep_ratio"]) for values in guards),
         oldest_arrival_s=min(oldest, default=None),
         mean_arrival_s=sum(mean * rows for mean, rows in means) / sum(rows for _, rows in means) if means else None,
-        work_fraction=_work_fraction(guards),
+        work_ratio=_work_ratio(guards),
         late_rows=sum(int(values.get("late_rows") or 0) for values in guards),
-        on_time_fraction=_on_time_fraction(guards),
+        on_time_ratio=_on_time_ratio(guards),
+        answered=all(values["answered"] for values in guards),
     )
 
 
 def guard_reports(observed: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What each guard or operator that saw rows reports of a batch, with the share that it was told."""
+    """What each guard or operator that saw rows reports of a batch, with what was asked of it."""
     named = {name: values for name, values in observed.items() if name.startswith(GUARD_PREFIX)}
-    found: list[Mapping[str, Any]] = []
-    for name, values in named.items():
-        if name.endswith(TOLD_SUFFIX):
-            continue
-        total = total_report(values[PARTITIONS]) if PARTITIONS in values else values
-        if total["offered_rows"]:
-            found.append({"told": 1.0, **total, **(named.get(f"{name}{TOLD_SUFFIX}") or {})})
-    return found
+    requested = {"keep_ratio": 1.0, "answered": 1.0, **named.pop(REQUESTED, {})}
+    totals = [total_report(values[PARTITIONS]) if PARTITIONS in values else values for values in named.values()]
+    # An operator says itself what was asked of it; of a guard it is said once for all.
+    return [{**requested, **total} for total in totals if total["offered_rows"]]
 
 
-def _on_time_fraction(guards: list[Mapping[str, Any]]) -> float | None:
-    """Share of the work of rows that could be in time which was kept; None where there were none."""
+def _on_time_ratio(guards: list[Mapping[str, Any]]) -> float | None:
+    """Part of the work of rows that could be in time which was kept; None where there were none."""
     offered = kept = 0.0
     for values in guards:
         unit = "work" if values.get("offered_work") else "rows"
@@ -159,8 +156,8 @@ def _on_time_fraction(guards: list[Mapping[str, Any]]) -> float | None:
     return kept / offered if offered > 0 else None
 
 
-def _work_fraction(guards: list[Mapping[str, Any]]) -> float | None:
-    """Share of the work that was kept, mean over all guards by their rows; None where no operator reports any."""
+def _work_ratio(guards: list[Mapping[str, Any]]) -> float | None:
+    """Part of the work that was kept, mean over all guards by their rows; None where no operator reports any."""
     if not any(values.get("offered_work") for values in guards):
         return None
     shares = [

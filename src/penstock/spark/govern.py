@@ -9,6 +9,8 @@ from penstock.spark import internals
 from penstock.spark.internals import Ability
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -49,13 +51,11 @@ class GovernedWriter:
 
     def start(self, *args: Any, **kwargs: Any) -> StreamingQuery:  # noqa: ANN401 - a writer's own arguments
         """Start the query under its goal; arguments are those of ``DataStreamWriter.start``."""
-        self._penstock.expect(self._name(kwargs), self._goal)
-        return self._writer.start(*args, **kwargs)
+        return self._under_goal(self._writer.start, args, kwargs)
 
     def toTable(self, *args: Any, **kwargs: Any) -> StreamingQuery:  # noqa: ANN401, N802 - as above; Spark's name
         """Start the query under its goal, into a table; arguments are those of ``DataStreamWriter.toTable``."""
-        self._penstock.expect(self._name(kwargs), self._goal)
-        return self._writer.toTable(*args, **kwargs)
+        return self._under_goal(self._writer.toTable, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the writer has
         attribute = getattr(self._writer, name)
@@ -67,6 +67,18 @@ class GovernedWriter:
             return self if result is self._writer else result
 
         return call
+
+    def _under_goal(
+        self, start: Callable[..., StreamingQuery], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> StreamingQuery:
+        name = self._name(kwargs)
+        before = self._penstock.expect(name, self._goal)
+        try:
+            return start(*args, **kwargs)
+        except BaseException:
+            # A start that fails must not leave its goal for the next query of that name.
+            self._penstock.expect(name, before)
+            raise
 
     def _with(self, **changes: object) -> Self:
         self._goal = self._goal.with_(**changes)

@@ -1,10 +1,12 @@
 """The guard: the place in a query's plan where rows may be dropped, entirely inside the JVM.
 
-The share to keep reaches the tasks as a property of the query's session: a
-:class:`~penstock.control.schedule.KeepSchedule` as text. A subquery of one row reads it once a batch, and Spark
-compiles the number into the filter: no row leaves the JVM. Which rows are kept is a hash of the row's identity, or of a
-key, against that number, so that a task or a batch that runs again keeps the same rows again. A row's age is that at
-the time of its batch, which Spark writes down before the batch runs.
+A subquery of one row asks the driver for the batch's directive (:mod:`penstock.spark.directive_task`) while the batch
+is planned, and Spark hands the answer to the filter: no row leaves the JVM. Which rows are kept is a hash of the row's
+identity, or of a key, against the keep ratio, so that a task or a batch that runs again keeps the same rows again.
+
+The answer is an array. Spark writes plain numbers into the Java text that it generates, and would compile it anew for
+every other number; an array it passes by. For the same reason there is no clock in the plan: which rows are late is
+told by a moment in the array, not by their age.
 """
 
 from __future__ import annotations
@@ -12,31 +14,27 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
-from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
-from penstock.control.schedule import KeepSchedule
 from penstock.errors import InvalidGuardError
-from penstock.spark.collector import GUARD_PREFIX, TOLD_SUFFIX
+from penstock.spark.collector import GUARD_PREFIX, REQUESTED
+from penstock.spark.directive_task import directive_of_task
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-KEEP_PROPERTY = "spark.penstock.keep"
-FLOOR_PROPERTY = "spark.penstock.floor"
-LATE_PROPERTY = "spark.penstock.late"
-NEVER_LATE_S = 1e12
 WEIGHT = "weight"
-BATCH_ID_PROPERTY = "streaming.sql.batchId"
 _DRAW_SEED = 20_077
 _CHANCE = "__penstock_chance"
 _KAFKA_IDENTITY = ("topic", "partition", "offset")
 _LOAD_IDENTITY = ("offset",)
 _UNHASHABLE = (T.MapType, T.VariantType)
-_SMALLEST_SHARE = 1e-6
+_SMALLEST_RATIO = 1e-6
 _numbers = itertools.count(1)
+_requested: WeakKeyDictionary[SparkSession, Column] = WeakKeyDictionary()
 
 
 def guard_rows(
@@ -76,68 +74,70 @@ def guard_rows(
         return rows.withColumn(WEIGHT, F.lit(1.0))
     name = f"{GUARD_PREFIX}.{next(_numbers)}"
     identified = rows if key is not None or _identity(rows) else rows.withColumn(_CHANCE, F.rand(_DRAW_SEED))
-    decision = _decide(identified, name, key, arrival, utility)
+    decision = _decide(identified, key, arrival, utility)
     # Spark counts outside of its compiled loop. Right behind the source there is none that would be broken up, so the
     # counts come first and the columns that the decision needs are worked out in either place: it is cheaper so.
     observed = identified.observe(name, *_observations(decision, arrival))
-    return observed.where(decision.kept).withColumn(WEIGHT, 1.0 / decision.share).drop(_CHANCE)
+    return observed.where(decision.kept).withColumn(WEIGHT, 1.0 / decision.keep_ratio).drop(_CHANCE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
     """What becomes of a row, as columns."""
 
-    share: Column
+    keep_ratio: Column
     kept: Column
     late: Column
 
 
-def _decide(
-    rows: DataFrame, name: str, key: str | None, arrival: str | None, utility: str | Column | None
-) -> _Decision:
-    told, floor, late_after_s = control_values(rows.sparkSession, name)
-    everything = told >= 1.0
-    # Rows of one key must all have the same share, or the two sides of a join would not match. And while everything is
-    # kept no row is asked for its age.
+def _decide(rows: DataFrame, key: str | None, arrival: str | None, utility: str | Column | None) -> _Decision:
+    requested = requested_values(rows.sparkSession)
+    keep_ratio, keep_floor, late_before_s = requested[0], requested[1], requested[2]
+    everything = keep_ratio >= 1.0
+    # Rows of one key must all have the same ratio, or the two sides of a join would not match. And while everything is
+    # kept no row is asked for its arrival.
     late = F.lit(False)
     if arrival is not None and key is None:
-        late = (told < 1.0) & F.coalesce(age_s(arrival) > late_after_s, F.lit(False))
-    share = told if utility is None else told * utility_of(rows, utility).cast("double")
-    # Told one or more, everything is kept; otherwise no row with less than the floor, and late ones with just that.
-    wanted = F.when(late, floor).otherwise(F.greatest(floor, F.lit(_SMALLEST_SHARE), share))
-    kept_share = F.when(everything, F.lit(1.0)).otherwise(F.least(F.lit(1.0), wanted))
+        late = (keep_ratio < 1.0) & F.coalesce(arrival_s(arrival) < late_before_s, F.lit(False))
+    ratio = keep_ratio if utility is None else keep_ratio * utility_of(rows, utility).cast("double")
+    # Asked for one or more, everything is kept; otherwise no row with less than the floor, and late ones with just
+    # that.
+    floor = F.greatest(keep_floor, F.lit(_SMALLEST_RATIO))
+    wanted = F.when(late, floor).otherwise(F.greatest(floor, ratio))
+    row_ratio = F.when(everything, F.lit(1.0)).otherwise(F.least(F.lit(1.0), wanted))
     # While everything is kept nothing is hashed; but a null key must not wait for the first overload to be found.
     surely = everything if key is None else everything & F.col(key).isNotNull()
-    return _Decision(kept_share, surely | (draw_of_row(rows, key) < kept_share), late)
+    return _Decision(row_ratio, surely | (draw_of_row(rows, key) < row_ratio), late)
 
 
-def control_values(spark: SparkSession, name: str) -> tuple[Column, Column, Column]:
-    """Numbers that the driver can change while the query runs, read once a batch.
+def requested_values(spark: SparkSession) -> Column:
+    """The directive of the batch as an array (:meth:`~penstock.model.directive.Directive.to_array`).
 
-    The share of rows to keep, the smallest share of any row, and the age in seconds from which a row is late. The share
-    is reported with the batch, from here, where there is one row only.
+    The driver is asked once a batch. What it asks for is reported with the batch, from here, where there is one row
+    only.
     """
+    # One subquery for all guards of a session: Spark sees that they are the same, and runs it once a batch.
+    if spark not in _requested:
+        _requested[spark] = _requested_subquery(spark)
+    return _requested[spark]
 
+
+def _requested_subquery(spark: SparkSession) -> Column:
     @F.udf("array<double>", useArrow=False)
-    def read(_: int) -> list[float]:
-        context = TaskContext.get()
-        if context is None:
-            return [1.0, _SMALLEST_SHARE, NEVER_LATE_S]
-        keep, floor, late = (context.getLocalProperty(name) for name in (KEEP_PROPERTY, FLOOR_PROPERTY, LATE_PROPERTY))
-        batch_id = int(context.getLocalProperty(BATCH_ID_PROPERTY) or 0)
-        told = KeepSchedule.from_text(keep).fraction_at(batch_id) if keep else 1.0
-        return [told, float(floor or _SMALLEST_SHARE), float(late or NEVER_LATE_S)]
+    def ask_driver(_: int) -> list[float]:
+        found = directive_of_task()
+        return found.directive.to_array(answered=found.answered)
 
-    # Without this Spark would run it once, when the query is optimised, and never again. All three columns are the same
-    # subquery, so that Spark runs it once a batch.
-    found = spark.range(0, 1, 1, 1).select(read.asNondeterministic()("id").alias("orders"))
-    values = found.observe(f"{name}{TOLD_SUFFIX}", F.max(F.col("orders")[0]).alias("told")).scalar()
-    return values[0], values[1], values[2]
+    # Unless it is said to be nondeterministic Spark runs it once, when the query is optimised, and never again.
+    array = F.col("directive")
+    found = spark.range(0, 1, 1, 1).select(ask_driver.asNondeterministic()("id").alias("directive"))
+    reported = (F.max(array[0]).alias("keep_ratio"), F.min(array[3]).alias("answered"))
+    return found.observe(REQUESTED, *reported).scalar()
 
 
-def age_s(arrival: str) -> Column:
-    """Age of a row in seconds at the time of its batch."""
-    return F.current_timestamp().cast("double") - F.col(arrival).cast("timestamp").cast("double")
+def arrival_s(arrival: str) -> Column:
+    """When a row arrived, in seconds since the epoch."""
+    return F.col(arrival).cast("timestamp").cast("double")
 
 
 def draw_of_row(rows: DataFrame, key: str | None = None) -> Column:

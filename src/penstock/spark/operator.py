@@ -2,9 +2,8 @@
 
 A guard in front of a Python function would be told how many rows to keep, and drop dear and cheap ones alike. The
 operator knows what each row costs: every execution is timed, and counted by key in a count-min sketch (load-aware
-shedding, section III). Tasks send their sketches back in an accumulator; the driver merges them after each batch and
-sends the result out again, bound to the batches it is for, as the shares are
-(:class:`~penstock.control.schedule.KeepSchedule`).
+shedding, section III). Tasks send their sketches back in an accumulator; the driver merges them after each batch, and
+gives the result to the tasks of later batches together with their directives (:mod:`penstock.spark.directives`).
 """
 
 from __future__ import annotations
@@ -20,21 +19,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.errors import InvalidGuardError
 from penstock.spark.collector import GUARD_PREFIX
-from penstock.spark.guard import (
-    BATCH_ID_PROPERTY,
-    FLOOR_PROPERTY,
-    KEEP_PROPERTY,
-    LATE_PROPERTY,
-    WEIGHT,
-    age_s,
-    check_columns,
-    draw_of_row,
-    utility_of,
-)
+from penstock.spark.guard import WEIGHT, arrival_s, check_columns, draw_of_row, utility_of
 from penstock.spark.operator_report import PARTITIONS
 from penstock.spark.operator_shares import STRATEGIES, empty_sketch
 from penstock.spark.operator_worker import (
-    AGE,
     ARRIVAL,
     DRAW,
     HIDDEN,
@@ -43,7 +31,7 @@ from penstock.spark.operator_worker import (
     UTILITY,
     OperatorTask,
     SketchSum,
-    costs_messages,
+    costs_to_bytes,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +59,7 @@ class Operator:
         self.name = name
         self.observation = f"{GUARD_PREFIX}.operator.{next(_numbers)}"
         # The same after a restart, so that a batch that runs again finds the costs of the first time.
-        self.costs_property = f"spark.penstock.costs.{zlib.crc32(identity.encode()):08x}"
+        self.costs_name = f"{name} {zlib.crc32(identity.encode()):08x}"
         self.sums: Accumulator[NDArray[np.float64]] = spark.sparkContext.accumulator(empty_sketch().cells, SketchSum())
         self._spark = spark
         self._key_type = key_type
@@ -102,11 +90,9 @@ class Operator:
         self._sketch.cells *= min(1.0, _MEMORY_ROWS / max(1.0, self.rows_learned + float(fresh[0, :, 0].sum())))
         self._sketch.merge(fresh)
 
-    def messages(self, place: int, from_batch: int) -> list[tuple[str, str]]:
-        """The costs as they go to the tasks of a batch and those after it; none before anything is learned."""
-        if not self.rows_learned:
-            return []
-        return costs_messages(self.costs_property, place, from_batch, self._sketch.cells)
+    def costs(self) -> bytes | None:
+        """The costs as they go to the tasks that ask under :attr:`costs_name`; None before anything is learned."""
+        return costs_to_bytes(self._sketch.cells) if self.rows_learned else None
 
 
 def run_operator(
@@ -156,17 +142,12 @@ def run_operator(
         columns=tuple(rows.columns),
         fields=to_arrow_schema(fields, timezone="UTC"),
         strategy=strategy,
-        keep_property=KEEP_PROPERTY,
-        floor_property=FLOOR_PROPERTY,
-        late_property=LATE_PROPERTY,
-        costs_property=operator.costs_property,
-        batch_property=BATCH_ID_PROPERTY,
+        costs_name=operator.costs_name,
         learned=operator.sums,
     )
     hidden = {KEY: key_hash(key), DRAW: draw_of_row(rows)}
     if arrival is not None:
-        hidden[ARRIVAL] = F.col(arrival).cast("timestamp").cast("double")
-        hidden[AGE] = age_s(arrival)
+        hidden[ARRIVAL] = arrival_s(arrival)
     if utility is not None:
         hidden[UTILITY] = utility_of(rows, utility).cast("double")
     # The last row of each partition has nulls in every column, whatever the user's schema promises.

@@ -1,6 +1,6 @@
-r"""Which rows an operator runs, given the share of the work that fits.
+r"""Which rows an operator runs, given the part of the work that fits.
 
-All strategies take the same number: :math:`f`, the share of the *work* of the offered rows that there is time for. What
+All strategies take the same number: :math:`f`, the part of the *work* of the offered rows that there is time for. What
 differs is who pays. With :math:`c_i` the learned cost of a row and :math:`u_i` what it is worth:
 
 - ``uniform``: every row stays with probability :math:`f`.
@@ -13,8 +13,8 @@ differs is who pays. With :math:`c_i` the learned cost of a row and :math:`u_i` 
   and a row goes when the estimated queue before it is longer than one hundredth of that time, or one mean row. Nothing
   is drawn: rows go for their moment, and every kept row has the weight offered over kept.
 
-Rows that are too old to be out in time go first: they stay with the smallest share that is allowed, and the strategy
-decides on all others.
+Rows that are too old to be out in time go first: they stay with the keep floor, and the strategy decides on all
+others.
 
 Until costs are known all rows cost the same, and every strategy but ``semantic`` is ``uniform``.
 """
@@ -40,11 +40,11 @@ SMALLEST_PROBABILITY = 0.01
 
 _HASH_SEED = 20_016
 _PRIOR_ROWS = 0.1
-_QUEUE_SHARE = 0.01
+_QUEUE_PART = 0.01
 _HALVINGS = 40
 _DOUBLINGS = 64
 _ROUNDING = 1e-9
-_SMALLEST_LATE_SHARE = 1e-6
+_SMALLEST_LATE_RATIO = 1e-6
 
 
 def empty_sketch() -> CostSketch:
@@ -80,30 +80,30 @@ def scale_for(worth: NDArray[np.float64], amounts: NDArray[np.float64], target: 
 
 
 def economic_probabilities(
-    costs_s: NDArray[np.float64], utility: NDArray[np.float64], *, share: float, minimum_accuracy: float = 0.0
+    costs_s: NDArray[np.float64], utility: NDArray[np.float64], *, keep_ratio: float, keep_floor: float = 0.0
 ) -> NDArray[np.float64]:
-    """Probabilities by utility and cost whose expected work is the given share of all work.
+    """Probabilities by utility and cost whose expected work is the keep ratio times all work.
 
-    The expected share of rows is never below the minimum accuracy: where useful rows are dear, more work is kept.
+    The expected part of the rows is never below the keep floor: where useful rows are dear, more work is kept.
 
     Examples
     --------
     Half of the work of rows of 1 and 9 ms: 72 % of the rows stay.
 
     >>> costs = np.tile([0.001, 0.009], 2)
-    >>> probabilities = economic_probabilities(costs, np.ones(4), share=0.5)
+    >>> probabilities = economic_probabilities(costs, np.ones(4), keep_ratio=0.5)
     >>> probabilities.round(3).tolist(), round(float(costs @ probabilities / costs.sum()), 3)
     ([1.0, 0.444, 1.0, 0.444], 0.5)
-    >>> economic_probabilities(np.ones(4), np.array([1.0, 1.0, 3.0, 0.0]), share=0.5).round(2).tolist()
+    >>> economic_probabilities(np.ones(4), np.array([1.0, 1.0, 3.0, 0.0]), keep_ratio=0.5).round(2).tolist()
     [0.49, 0.49, 1.0, 0.01]
     """
     # Costs and utilities of any size become numbers about one, so that the bisection begins near its goal.
     costs = costs_s / costs_s.mean()
     largest = utility.max()
     worth = (utility / largest if largest > 0 else np.ones(utility.size)) / np.sqrt(costs)
-    smallest = min(SMALLEST_PROBABILITY, share)
-    scale = scale_for(worth, costs, share * costs.sum() * (1.0 - _ROUNDING), smallest)
-    rows_target = minimum_accuracy * costs.size * (1.0 - _ROUNDING)
+    smallest = min(SMALLEST_PROBABILITY, keep_ratio)
+    scale = scale_for(worth, costs, keep_ratio * costs.sum() * (1.0 - _ROUNDING), smallest)
+    rows_target = keep_floor * costs.size * (1.0 - _ROUNDING)
     if clipped_sum(worth, np.ones(costs.size), scale, smallest) < rows_target:
         scale = scale_for(worth, np.ones(costs.size), rows_target, smallest)
     return np.asarray(np.clip(scale * worth, smallest, 1.0))
@@ -114,38 +114,38 @@ def decide(
     rows: Rows,
     sketch: CostSketch | None,
     *,
-    share: float,
-    smallest_share: float = 0.0,
+    keep_ratio: float,
+    keep_floor: float = 0.0,
     late: NDArray[np.bool_] | None = None,
 ) -> Decision:
     """Decide on the rows of one Arrow batch; their costs must be filled in where the strategy asks for them.
 
-    While rows must go, late ones stay with the smallest share that is allowed; the strategy decides on all others.
+    While rows must go, late ones stay with the keep floor; the strategy decides on all others.
     """
     count = rows.keys.size
-    if share >= 1.0 or count == 0:
+    if keep_ratio >= 1.0 or count == 0:
         return Decision(np.ones(count, np.bool_), np.ones(count), drawn=True)
     if late is None or not late.any():
-        return _on_time(strategy, rows, sketch, share, smallest_share)
-    least = max(smallest_share, _SMALLEST_LATE_SHARE)
+        return _on_time(strategy, rows, sketch, keep_ratio, keep_floor)
+    least = max(keep_floor, _SMALLEST_LATE_RATIO)
     keep, probability = rows.uniforms < least, np.full(count, least)
-    decision = _on_time(strategy, _chosen(rows, ~late), sketch, share, smallest_share)
+    decision = _on_time(strategy, _chosen(rows, ~late), sketch, keep_ratio, keep_floor)
     keep[~late], probability[~late] = decision.keep, decision.probability
     return Decision(keep, probability, drawn=decision.drawn)
 
 
-def _on_time(strategy: str, rows: Rows, sketch: CostSketch | None, share: float, smallest_share: float) -> Decision:
+def _on_time(strategy: str, rows: Rows, sketch: CostSketch | None, keep_ratio: float, keep_floor: float) -> Decision:
     count = rows.keys.size
     if count == 0:
         return Decision(np.ones(0, np.bool_), np.ones(0), drawn=True)
     if strategy == "las" and sketch is not None:
-        return _by_queue(rows, sketch, share, smallest_share)
+        return _by_queue(rows, sketch, keep_ratio, keep_floor)
     if strategy in ("economic", "semantic"):
         utility = np.ones(count) if rows.utility is None else rows.utility
         costs_s = rows.required("costs_s", strategy)
-        probability = economic_probabilities(costs_s, utility, share=share, minimum_accuracy=smallest_share)
+        probability = economic_probabilities(costs_s, utility, keep_ratio=keep_ratio, keep_floor=keep_floor)
     else:
-        probability = np.full(count, share)
+        probability = np.full(count, keep_ratio)
     return Decision(rows.uniforms < probability, probability, drawn=True)
 
 
@@ -155,17 +155,17 @@ def _chosen(rows: Rows, chosen: NDArray[np.bool_]) -> Rows:
     return Rows(rows.keys[chosen], rows.arrival_s[chosen], rows.uniforms[chosen], **parts)
 
 
-def _by_queue(rows: Rows, sketch: CostSketch, share: float, minimum_accuracy: float) -> Decision:
+def _by_queue(rows: Rows, sketch: CostSketch, keep_ratio: float, keep_floor: float) -> Decision:
     epsilon = np.e / SKETCH_COLUMNS
     costs_s = (1.0 + epsilon) * rows.required("costs_s", "las")
-    budget_s = share * float(costs_s.sum())
+    budget_s = keep_ratio * float(costs_s.sum())
     shedder = LoadAware(
-        max(_QUEUE_SHARE * budget_s, float(costs_s.mean())),
+        max(_QUEUE_PART * budget_s, float(costs_s.mean())),
         hashes=sketch.hashes,
         epsilon=epsilon,
         prior_rows=_PRIOR_ROWS,
         constraint=Constraint.ABSOLUTE,
-        minimum_accuracy=minimum_accuracy,
+        minimum_accuracy=keep_floor,
     )
     shedder.learn(sketch.cells)
     arrival_s = np.linspace(0.0, budget_s, costs_s.size, endpoint=False)

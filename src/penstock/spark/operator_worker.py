@@ -1,16 +1,17 @@
 """The operator inside a Python worker: sheds, runs the user's function, and times every row.
 
-Rows come in as Arrow batches with five more columns, computed inside the JVM: a hash of the key, the number drawn for
-the row, its arrival, its age at the time of the batch, and its utility. Rows that go never become Python objects. Rows
-that stay are handed to the function as dictionaries; the clock is read once after each, so that the end of one row is
-the beginning of the next. What was learned goes back in an accumulator, what happened in one last row for each
-partition, which the JVM takes out.
+Rows come in as Arrow batches with four more columns, computed inside the JVM: a hash of the key, the number drawn for
+the row, its arrival, and its utility. What to keep of them, and what they cost, the driver is asked for once a batch
+and worker. Rows that go never become Python objects. Rows that stay are handed to the function as dictionaries; the
+clock is read once after each, so that the end of one row is the beginning of the next. What was learned goes back in an
+accumulator, what happened in one last row for each partition, which the JVM takes out.
 """
 
 from __future__ import annotations
 
-import base64
 import math
+import struct
+import zlib
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
 
-from penstock.control.schedule import KeepSchedule
 from penstock.control.shedding import Rows
 from penstock.errors import PenstockError
+from penstock.spark.directive_task import directive_of_task
 from penstock.spark.operator_report import REPORT_FIELDS
 from penstock.spark.operator_shares import SKETCH_COLUMNS, SKETCH_ROWS, costs_of, decide, empty_sketch
 
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
     from penstock.control.shedding import Decision
     from penstock.estimate.sketch import CostSketch
+    from penstock.model.directive import Directive
 
 Row = dict[str, Any]
 
 KEY, DRAW, ARRIVAL, UTILITY = "__penstock_key", "__penstock_draw", "__penstock_arrival", "__penstock_utility"
-AGE = "__penstock_age"
-HIDDEN = (KEY, DRAW, ARRIVAL, UTILITY, AGE)
+HIDDEN = (KEY, DRAW, ARRIVAL, UTILITY)
 REPORT = "__penstock_report"
 _REPORT_TYPE = pa.list_(pa.float64())
 _LONGEST_KEY_TEXT = 60
 _MOST_TIMES_ESTIMATE = 10.0
-COST_PLACES = 3
-"""Sketches that tasks can choose from: of the last batch, in case it runs again, of this one, and of the next."""
-_SMALLEST_COST_S, _COST_STEP, _COUNT_STEP = 1e-8, 0.1, 0.1
+_COSTS_HEAD = struct.Struct("<4sHHI")
+_COSTS_FORMAT = b"PSC1"
+_CELL_TYPE = np.dtype("<f4")
 
 
 class OperatorError(PenstockError):
@@ -70,19 +70,24 @@ class SketchSum(AccumulatorParam["NDArray[np.float64]"]):
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the driver wants of the batch that a task belongs to."""
+    """What the driver wants of the batch that a task belongs to, and what rows are known to cost."""
 
-    told: float = 1.0
-    smallest_share: float = 0.0
+    directive: Directive
     sketch: CostSketch | None = None
-    late_after_s: float = math.inf
+    answered: bool = False
+
+    @property
+    def keep_ratio(self) -> float:
+        """Part of the work that is kept; one or more keeps everything."""
+        return self.directive.keep_ratio
 
 
 @dataclass(slots=True)
 class Tally:
     """What one partition did."""
 
-    told: float
+    keep_ratio: float
+    answered: bool = False
     offered_rows: int = 0
     kept_rows: int = 0
     oldest_s: float = math.inf
@@ -121,8 +126,8 @@ class OperatorTask:
         Columns that it gives, the weight after them.
     strategy
         Who goes when not all fit.
-    keep_property, floor_property, late_property, costs_property, batch_property
-        Where the driver's orders are found.
+    costs_name
+        Under which the driver knows what its rows cost.
     learned
         Takes what is learned back to the driver.
     """
@@ -133,17 +138,14 @@ class OperatorTask:
     columns: tuple[str, ...]
     fields: pa.Schema
     strategy: str
-    keep_property: str
-    floor_property: str
-    late_property: str
-    costs_property: str
-    batch_property: str
+    costs_name: str
     learned: Accumulator[NDArray[np.float64]] | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Process a partition."""
-        orders = self._orders()
-        tally = Tally(told=orders.told)
+        found = directive_of_task(self.costs_name)
+        orders = Orders(found.directive, costs_from_bytes(found.costs), found.answered)
+        tally = Tally(orders.keep_ratio, orders.answered)
         for batch in batches:
             if batch.num_rows:
                 yield self._process(batch, orders, tally)
@@ -151,28 +153,11 @@ class OperatorTask:
             self.learned.add(tally.learned.cells)
         yield self._last_row(tally)
 
-    def _orders(self) -> Orders:
-        context = TaskContext.get()
-        if context is None:
-            return Orders()
-        keep = context.getLocalProperty(self.keep_property)
-        batch_id = int(context.getLocalProperty(self.batch_property) or 0)
-        told = KeepSchedule.from_text(keep).fraction_at(batch_id) if keep else 1.0
-        if not told > 0:
-            raise OperatorError(
-                f"operator {self.name}: a share of {told!r} cannot be kept, the weight of its rows would be without "
-                "bound; set a minimum accuracy above zero"
-            )
-        floor = float(context.getLocalProperty(self.floor_property) or 0.0)
-        late_after_s = float(context.getLocalProperty(self.late_property) or math.inf)
-        sketch = costs_at(context.getLocalProperty, self.costs_property, batch_id)
-        return Orders(told, floor, sketch, late_after_s)
-
     def _process(self, batch: pa.RecordBatch, orders: Orders, tally: Tally) -> pa.RecordBatch:
         keys = batch.column(KEY).to_numpy().view(np.uint64)
         self._count_arrivals(batch, tally)
         costs = costs_of(keys, orders.sketch)
-        late = late_rows(batch, orders.late_after_s)
+        late = late_rows(batch, orders.directive)
         decision = self._decide(batch, keys, costs, late, orders)
         keep = decision.keep
         _count(tally, keep, late, costs)
@@ -193,7 +178,7 @@ class OperatorTask:
         orders: Orders,
     ) -> Decision:
         utility = None
-        if UTILITY in batch.schema.names and orders.told < 1.0:
+        if UTILITY in batch.schema.names and orders.keep_ratio < 1.0:
             utility = batch.column(UTILITY).to_numpy(zero_copy_only=False)
             if not utility.min() >= 0 or not np.isfinite(utility.max()):
                 raise OperatorError(
@@ -201,8 +186,9 @@ class OperatorTask:
                     "zero up (coalesce)"
                 )
         rows = Rows(keys, np.zeros(keys.size), batch.column(DRAW).to_numpy(), costs_s=costs, utility=utility)
+        keep_floor = orders.directive.keep_floor
         return decide(
-            self.strategy, rows, orders.sketch, share=orders.told, smallest_share=orders.smallest_share, late=late
+            self.strategy, rows, orders.sketch, keep_ratio=orders.keep_ratio, keep_floor=keep_floor, late=late
         )
 
     def _execute(self, rows: list[Row]) -> tuple[list[Row | None], NDArray[np.float64]]:
@@ -277,12 +263,13 @@ class OperatorTask:
         return pa.schema([*self.fields, pa.field("weight", pa.float64()), pa.field(REPORT, _REPORT_TYPE)])
 
 
-def late_rows(batch: pa.RecordBatch, late_after_s: float) -> NDArray[np.bool_]:
-    """Which rows are too old to be out in time; none where rows tell no arrival."""
-    if AGE not in batch.schema.names:
+def late_rows(batch: pa.RecordBatch, directive: Directive) -> NDArray[np.bool_]:
+    """Which rows are too old to be out in time; none where rows tell no arrival, or where everything is kept."""
+    late_before_s = directive.late_before_s
+    if late_before_s is None or directive.keep_ratio >= 1.0 or ARRIVAL not in batch.schema.names:
         return np.zeros(batch.num_rows, np.bool_)
-    ages_s = batch.column(AGE).to_numpy(zero_copy_only=False)
-    return np.asarray(ages_s > late_after_s)
+    # A null arrival is not a number, and that is never before anything.
+    return np.asarray(batch.column(ARRIVAL).to_numpy(zero_copy_only=False) < late_before_s)
 
 
 def _count(tally: Tally, keep: NDArray[np.bool_], late: NDArray[np.bool_], costs: NDArray[np.float64]) -> None:
@@ -324,67 +311,38 @@ def as_dictionaries(rows: pa.RecordBatch) -> list[Row]:
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def sketch_texts(cells: NDArray[np.float64]) -> list[str]:
-    """A sketch as short texts, one for each of its hash functions.
+def costs_to_bytes(cells: NDArray[np.float64]) -> bytes:
+    """A sketch as it goes to the tasks: format, shape and check sum, and the cells in single precision.
 
-    It travels with every task of every batch, so a cell becomes two bytes: mean cost and number of rows, both on
-    logarithmic scales and true within five per cent. That moves a probability by less than the lot does.
+    Single precision is true to seven digits; a cost is known to two at most, and 8 KiB are sent and not 16.
     """
-    counts = cells[:, :, 0]
-    means = np.divide(cells[:, :, 1], counts, out=np.full(counts.shape, _SMALLEST_COST_S), where=counts > 0)
-    codes = np.stack(
-        [
-            np.log(means / _SMALLEST_COST_S) / _COST_STEP,
-            np.ceil(np.log1p(counts) / _COUNT_STEP),
-        ],
-        axis=2,
-    )
-    whole = np.clip(np.rint(codes), 0, 255).astype(np.uint8)
-    return [base64.b64encode(row.tobytes()).decode() for row in whole]
+    content = cells.astype(_CELL_TYPE).tobytes()
+    rows, columns, _ = cells.shape
+    return _COSTS_HEAD.pack(_COSTS_FORMAT, rows, columns, zlib.crc32(content)) + content
 
 
-def sketch_from_texts(texts: Sequence[str]) -> CostSketch:
-    """Read what :func:`sketch_texts` wrote.
+def costs_from_bytes(content: bytes | None) -> CostSketch | None:
+    """Read what :func:`costs_to_bytes` wrote; None for nothing, and for what is damaged or of another shape.
+
+    Costs that are not known make every strategy uniform. Wrong ones would drop the wrong rows.
 
     Examples
     --------
     >>> sketch = empty_sketch()
     >>> key = np.array([7], np.uint64)
     >>> sketch.update(key, np.array([0.25]))
-    >>> texts = sketch_texts(sketch.cells)
-    >>> len(texts), len(texts[0]), round(float(sketch_from_texts(texts).costs_s(key)[0]), 2)
-    (4, 684, 0.24)
+    >>> content = costs_to_bytes(sketch.cells)
+    >>> len(content), float(costs_from_bytes(content).costs_s(key)[0])
+    (8204, 0.25)
+    >>> costs_from_bytes(content[:-1]) is None, costs_from_bytes(b"") is None, costs_from_bytes(None) is None
+    (True, True, True)
     """
     sketch = empty_sketch()
-    codes = np.stack([np.frombuffer(base64.b64decode(text), np.uint8).reshape(SKETCH_COLUMNS, 2) for text in texts])
-    counts = np.expm1(codes[:, :, 1] * _COUNT_STEP)
-    sketch.cells = np.stack([counts, counts * _SMALLEST_COST_S * np.exp(codes[:, :, 0] * _COST_STEP)], axis=2)
-    return sketch
-
-
-def costs_messages(name: str, place: int, from_batch: int, cells: NDArray[np.float64]) -> list[tuple[str, str]]:
-    """Properties that tell tasks what rows cost from a batch on, in the order in which they must be set.
-
-    The batch comes last: a task that finds it finds all of the rest.
-    """
-    rows = [(f"{name}.{place}.{row}", text) for row, text in enumerate(sketch_texts(cells))]
-    return [*rows, (f"{name}.{place}", str(from_batch))]
-
-
-def costs_at(read: Callable[[str], str | None], name: str, batch_id: int) -> CostSketch | None:
-    """The newest sketch that is meant for a batch, of the :data:`COST_PLACES` that there may be.
-
-    Examples
-    --------
-    >>> sketch = empty_sketch()
-    >>> sketch.update(np.array([7], np.uint64), np.array([0.25]))
-    >>> properties = dict(costs_messages("costs", 0, 4, sketch.cells))
-    >>> costs_at(properties.get, "costs", 3) is None, round(costs_at(properties.get, "costs", 4).mean_cost_s, 2)
-    (True, 0.24)
-    """
-    found = [(int(text), place) for place in range(COST_PLACES) if (text := read(f"{name}.{place}"))]
-    meant = [entry for entry in found if entry[0] <= batch_id]
-    if not meant:
+    if content is None or len(content) != _COSTS_HEAD.size + sketch.cells.size * _CELL_TYPE.itemsize:
         return None
-    _, place = max(meant)
-    return sketch_from_texts([read(f"{name}.{place}.{row}") or "" for row in range(SKETCH_ROWS)])
+    cells = content[_COSTS_HEAD.size :]
+    expected = (_COSTS_FORMAT, SKETCH_ROWS, SKETCH_COLUMNS, zlib.crc32(cells))
+    if _COSTS_HEAD.unpack_from(content) != expected:
+        return None
+    sketch.cells = np.frombuffer(cells, _CELL_TYPE).astype(np.float64).reshape(sketch.cells.shape)
+    return sketch if np.isfinite(sketch.cells).all() and (sketch.cells >= 0).all() else None

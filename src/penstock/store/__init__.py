@@ -2,6 +2,7 @@
 
 from penstock.store.base import Store
 from penstock.store.memory import MemoryStore
+from penstock.store.retention import forget_old
 from penstock.store.sqlite import SqliteStore, open_reader
 
-__all__ = ["MemoryStore", "SqliteStore", "Store", "open_reader"]
+__all__ = ["MemoryStore", "SqliteStore", "Store", "forget_old", "open_reader"]

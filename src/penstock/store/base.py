@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction, SeriesPoint
 
@@ -19,6 +19,10 @@ class Store(Protocol):
 
     def append(self, action: Action, *, time_s: float, mode: Mode) -> RecordedAction:
         """Record an action durably and give it its id; ids rise without gaps."""
+        ...
+
+    def append_all(self, actions: Sequence[Action], *, time_s: float, mode: Mode) -> list[RecordedAction]:
+        """Record several actions of one moment durably, all of them or none, in this order."""
         ...
 
     def append_points(self, points: Sequence[SeriesPoint]) -> None:
@@ -36,6 +40,18 @@ class Store(Protocol):
         last: int | None = None,
     ) -> list[RecordedAction]:
         """Give the recorded actions that match, oldest first; ``last`` keeps the newest so many of them."""
+        ...
+
+    def each_action(
+        self,
+        *,
+        query: QueryName | None = None,
+        kinds: Collection[ActionKind] = (),
+        since_s: float | None = None,
+        until_s: float | None = None,
+        after_id: int = 0,
+    ) -> Iterator[RecordedAction]:
+        """Give the recorded actions that match one by one, oldest first, without holding all of them."""
         ...
 
     def points(
@@ -64,6 +80,14 @@ class Store(Protocol):
 
     def delete_points(self, *, before_s: float) -> int:
         """Forget observations older than that; actions stay. Gives how many went."""
+        ...
+
+    def delete_actions(self, *, before_s: float, kinds: Collection[ActionKind]) -> int:
+        """Forget actions of these kinds that are older than that, and give how many went.
+
+        The newest of each query and kind stays, and so does the newest of each source (its target is ``"source 0"``):
+        what was decided last holds, however long ago. The ids of the others do not change.
+        """
         ...
 
     def close(self) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from itertools import islice
+from heapq import merge
+from itertools import islice, takewhile
+from operator import itemgetter
 from typing import TYPE_CHECKING, Self
 
 from penstock.errors import StoreError
@@ -15,12 +17,13 @@ from penstock.store.schema import (
     action_from_row,
     action_to_row,
     checked_last,
+    lasting_part,
     point_from_row,
     point_to_row,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from penstock.model import Action, Mode, RecordedAction, SeriesPoint
 
@@ -45,17 +48,29 @@ class MemoryStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._actions: list[ActionRow] = []
+        self._newest_id = 0
+        # By query and kind, so that the newest of either are found without a look at the others. A list only grows at
+        # its end, and a deletion puts another in its place: one that was taken can be read without the lock.
+        self._actions: dict[tuple[str, str], list[tuple[int, ActionRow]]] = {}
         self._messages: dict[str, dict[str, str]] = {}
         self._points: dict[tuple[str, str], list[PointRow]] = {}
 
     def append(self, action: Action, *, time_s: float, mode: Mode) -> RecordedAction:
         """Record an action and give it its id."""
-        row = action_to_row(action, time_s=time_s, mode=mode)
+        (recorded,) = self.append_all([action], time_s=time_s, mode=mode)
+        return recorded
+
+    def append_all(self, actions: Sequence[Action], *, time_s: float, mode: Mode) -> list[RecordedAction]:
+        """Record several actions of one moment, in this order, and give them their ids."""
+        rows = [action_to_row(action, time_s=time_s, mode=mode) for action in actions]
+        recorded = []
         with self._lock:
             self._check_open()
-            self._actions.append(row)
-            return action_from_row(len(self._actions), row)
+            for row in rows:
+                self._newest_id += 1
+                self._actions.setdefault((row.query, row.kind), []).append((self._newest_id, row))
+                recorded.append(action_from_row(self._newest_id, row))
+        return recorded
 
     def append_points(self, points: Sequence[SeriesPoint]) -> None:
         """Record observations, all of them or none."""
@@ -76,22 +91,30 @@ class MemoryStore:
         last: int | None = None,
     ) -> list[RecordedAction]:
         """Give the recorded actions that match, in the order of recording; both ends of the time range belong to it."""
-        wanted = {ActionKind(kind).value for kind in kinds}
         limit = checked_last(last)
-        with self._lock:
-            self._check_open()
-            newest_id = len(self._actions)
-        # Rows are only ever added at the end, so those up to the newest id can be read without the lock.
-        numbered = ((action_id, self._actions[action_id - 1]) for action_id in range(newest_id, max(after_id, 0), -1))
-        newest_first = (
+        chosen, newest_id = self._chosen(query, kinds)
+        newest_first = merge(*map(reversed, chosen), key=itemgetter(0), reverse=True)
+        matching = (
             action_from_row(action_id, row)
-            for action_id, row in numbered
-            if (query is None or row.query == query)
-            and (not wanted or row.kind in wanted)
-            and (since_s is None or row.time_s >= since_s)
-            and (until_s is None or row.time_s <= until_s)
+            for action_id, row in takewhile(lambda entry: entry[0] > after_id, newest_first)
+            if action_id <= newest_id and _is_within(row, since_s, until_s)
         )
-        return list(islice(newest_first, limit))[::-1]
+        return list(islice(matching, limit))[::-1]
+
+    def each_action(
+        self,
+        *,
+        query: QueryName | None = None,
+        kinds: Collection[ActionKind] = (),
+        since_s: float | None = None,
+        until_s: float | None = None,
+        after_id: int = 0,
+    ) -> Iterator[RecordedAction]:
+        """Give the recorded actions that match one by one, oldest first."""
+        chosen, newest_id = self._chosen(query, kinds)
+        for action_id, row in merge(*chosen, key=itemgetter(0)):
+            if after_id < action_id <= newest_id and _is_within(row, since_s, until_s):
+                yield action_from_row(action_id, row)
 
     def points(
         self,
@@ -130,7 +153,7 @@ class MemoryStore:
         """Give the names of all queries that anything is recorded of, sorted."""
         with self._lock:
             self._check_open()
-            names = {row.query for row in self._actions} | {query for query, _ in self._points}
+            names = {query for query, _ in self._actions} | {query for query, _ in self._points}
         return [QueryName(name) for name in sorted(names)]
 
     def delete_points(self, *, before_s: float) -> int:
@@ -148,10 +171,40 @@ class MemoryStore:
                     del rows[:old]
             return deleted
 
+    def delete_actions(self, *, before_s: float, kinds: Collection[ActionKind]) -> int:
+        """Forget old actions of these kinds but the newest of each query, kind and source; gives how many went."""
+        wanted = {ActionKind(kind).value for kind in kinds}
+        deleted = 0
+        with self._lock:
+            self._check_open()
+            for key, entries in self._actions.items():
+                if key[1] not in wanted:
+                    continue
+                newest = {lasting_part(row.target): action_id for action_id, row in entries}
+                in_force = {*newest.values(), entries[-1][0]}
+                kept = [entry for entry in entries if entry[1].time_s >= before_s or entry[0] in in_force]
+                deleted += len(entries) - len(kept)
+                self._actions[key] = kept
+        return deleted
+
     def close(self) -> None:
         """Refuse everything from now on; closing twice does nothing."""
         with self._lock:
             self._closed = True
+
+    def _chosen(
+        self, query: QueryName | None, kinds: Collection[ActionKind]
+    ) -> tuple[list[list[tuple[int, ActionRow]]], int]:
+        """The lists that match, and the newest id: a later one may stand in one list and its forerunner not yet."""
+        wanted = {ActionKind(kind).value for kind in kinds}
+        with self._lock:
+            self._check_open()
+            chosen = [
+                entries
+                for (name, kind), entries in self._actions.items()
+                if (query is None or name == query) and (not wanted or kind in wanted)
+            ]
+            return chosen, self._newest_id
 
     def _check_open(self) -> None:
         if self._closed:
@@ -166,3 +219,7 @@ class MemoryStore:
 
 def _time_of(row: PointRow) -> float:
     return row.time_s
+
+
+def _is_within(row: ActionRow, since_s: float | None, until_s: float | None) -> bool:
+    return (since_s is None or row.time_s >= since_s) and (until_s is None or row.time_s <= until_s)

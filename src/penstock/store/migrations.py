@@ -88,6 +88,38 @@ MIGRATIONS: tuple[Migration, ...] = (
             """,
         ),
     ),
+    Migration(
+        version=4,
+        purpose="the fields of decisions, the words of today, a name for the application, and bounded look-ups",
+        statements=(
+            "ALTER TABLE actions ADD COLUMN details TEXT NOT NULL DEFAULT '{}'",
+            "UPDATE actions SET kind = 'keep_ratio' WHERE kind = 'keep_fraction'",
+            "UPDATE actions SET kind = 'unmanaged' WHERE kind = 'leave_alone'",
+            """
+            UPDATE actions SET expected = replace(expected, '"keep_fraction":', '"keep_ratio":')
+            WHERE expected LIKE '%"keep_fraction":%'
+            """,
+            "UPDATE series SET metric = 'keep_ratio' WHERE metric = 'keep_fraction'",
+            # What was recorded of the application had the name of a query, which a query may have too. Holds, faults
+            # and infeasible goals may be of either: they are the application's where no query of that name was seen.
+            """
+            UPDATE actions SET query = '' WHERE query = 'engine' AND (
+                kind IN ('executors', 'executors_done', 'actuator_off')
+                OR NOT EXISTS (
+                    SELECT 1 FROM actions AS own WHERE own.query = 'engine'
+                    AND own.kind IN ('govern', 'release', 'read_limit', 'keep_ratio', 'unmanaged')
+                )
+                AND NOT EXISTS (
+                    SELECT 1 FROM series WHERE series.query = 'engine' AND series.metric NOT LIKE 'executor%'
+                )
+            )
+            """,
+            "UPDATE series SET query = '' WHERE query = 'engine' AND metric LIKE 'executor%'",
+            "CREATE INDEX actions_by_query_kind ON actions (query, kind)",
+            "CREATE INDEX actions_by_kind ON actions (kind)",
+            "CREATE INDEX actions_by_kind_time ON actions (kind, time_s)",
+        ),
+    ),
 )
 
 LATEST_VERSION = MIGRATIONS[-1].version

@@ -1,13 +1,15 @@
 """The stored shape of an action and of an observation, and the way there and back.
 
 Every store keeps these rows and nothing else, so that all of them refuse the same things and give back the same things.
-Enum values are stored as text and ``expected`` as JSON, so that a person can read the file with any SQLite tool.
+Enum values are stored as text, ``expected`` and ``details`` as JSON, so that a person can read the file with any SQLite
+tool.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import StoreError
@@ -15,6 +17,9 @@ from penstock.model import Action, ActionKind, Metric, Mode, QueryName, Recorded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+SOURCE_TARGET = "source "
+"""How the target of an action on one source begins."""
 
 _LARGEST_WHOLE_NUMBER = 2**63 - 1
 
@@ -33,6 +38,7 @@ class ActionRow(NamedTuple):
     previous: float | None
     unit: str
     expected: str
+    details: str
 
 
 class PointRow(NamedTuple):
@@ -71,6 +77,7 @@ def action_to_row(action: Action, *, time_s: float, mode: Mode) -> ActionRow:
         previous=None if action.previous is None else float(action.previous),
         unit=_text(action.unit, what),
         expected=json.dumps(expected, ensure_ascii=False, allow_nan=False),
+        details=json.dumps(_plain(action.details, what), ensure_ascii=False, allow_nan=False),
     )
 
 
@@ -88,6 +95,7 @@ def action_from_row(action_id: int, columns: Sequence[Any]) -> RecordedAction:
             previous=row.previous,
             unit=row.unit,
             expected={name: float(number) for name, number in json.loads(row.expected).items()},
+            details=dict(json.loads(row.details).items()),
         )
         return RecordedAction(action_id=action_id, time_s=float(row.time_s), mode=Mode(row.mode), action=action)
     except (ValueError, TypeError, AttributeError) as error:
@@ -142,11 +150,39 @@ def checked_last(last: int | None) -> int | None:
     return last
 
 
+def lasting_part(target: str) -> str:
+    """The part of a query that an action on that target holds for until the next one: a source, else the whole query.
+
+    Examples
+    --------
+    >>> lasting_part("source 1"), lasting_part("batch 12")
+    ('source 1', '')
+    """
+    return target if target.startswith(SOURCE_TARGET) else ""
+
+
 def _finite(number: float, what: str) -> float:
     # SQLite stores a NaN as NULL, and it would come back as "no value".
     if not math.isfinite(number):
         raise StoreError(f"{what} is {number!r}: only finite numbers are stored; leave out what is unknown")
     return float(number)
+
+
+def _plain(value: object, what: str) -> object:
+    """Refuse what JSON would not give back as it was: other types, other keys than text, NaN."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, what)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return _finite(value, f"a detail of {what}")
+    if isinstance(value, list | tuple):
+        return [_plain(item, what) for item in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {_text(key, what): _plain(item, what) for key, item in value.items()}
+    raise StoreError(f"a detail of {what} is {value!r}: only numbers, texts, lists and mappings of them are stored")
 
 
 def _whole(number: int, what: str) -> int:

@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.errors import StoreError
 from penstock.model import ActionKind, Metric, QueryName
 from penstock.store.migrations import EMPTY_FILE_VERSION, LATEST_VERSION, migrate, schema_version
-from penstock.store.schema import action_from_row, action_to_row, checked_last, point_from_row, point_to_row
+from penstock.store.schema import (
+    SOURCE_TARGET,
+    ActionRow,
+    action_from_row,
+    action_to_row,
+    checked_last,
+    point_from_row,
+    point_to_row,
+)
 from penstock.store.writer_lock import WriterLock
 
 if TYPE_CHECKING:
@@ -27,16 +35,26 @@ if TYPE_CHECKING:
 
 BUSY_TIMEOUT_S = 5.0
 
-_INSERT_ACTION = """
-    INSERT INTO actions (time_s, mode, kind, query, cause, reason, target, value, previous, unit, expected)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
+_ACTION_COLUMNS = ", ".join(ActionRow._fields)
+_INSERT_ACTION = f"""
+    INSERT INTO actions ({_ACTION_COLUMNS}) VALUES ({", ".join("?" * len(ActionRow._fields))})
+"""  # noqa: S608 - the columns are those of the typed row
 _INSERT_POINT = """
     INSERT INTO series (time_s, query, metric, value, batch_id, subject) VALUES (?, ?, ?, ?, ?, ?)
 """
-_SELECT_ACTIONS = """
-    SELECT action_id, time_s, mode, kind, query, cause, reason, target, value, previous, unit, expected
-    FROM actions WHERE {} ORDER BY action_id DESC LIMIT ?
+_SELECT_ACTIONS = f"SELECT action_id, {_ACTION_COLUMNS} FROM actions WHERE {{}} ORDER BY action_id DESC LIMIT ?"  # noqa: S608 - as above
+_SELECT_NEXT_ACTIONS = f"SELECT action_id, {_ACTION_COLUMNS} FROM actions WHERE {{}} ORDER BY action_id LIMIT ?"  # noqa: S608 - as above
+# Of several kinds together SQLite would read all and sort them; of each alone it takes the newest from the index.
+_SELECT_KINDS = "SELECT * FROM ({}) ORDER BY action_id DESC LIMIT ?"
+# The newest of each query and kind stays, and that of each source: they are in force.
+_DELETE_ACTIONS = """
+    DELETE FROM actions WHERE action_id IN (
+        SELECT old.action_id FROM actions AS old WHERE old.kind = ? AND old.time_s < ? AND EXISTS (
+            SELECT 1 FROM actions AS newer
+            WHERE newer.query = old.query AND newer.kind = old.kind AND newer.action_id > old.action_id
+            AND (old.target NOT LIKE ? OR newer.target = old.target)
+        ) LIMIT ?
+    )
 """
 _SELECT_POINTS = """
     SELECT point_id, time_s, query, metric, value, batch_id, subject
@@ -58,6 +76,8 @@ _SELECT_QUERIES = """
 _REPLACE_MESSAGE = "INSERT OR REPLACE INTO messages (query_id, name, text) VALUES (?, ?, ?)"
 _SELECT_MESSAGES = "SELECT name, text FROM messages WHERE query_id = ? ORDER BY name"
 _NO_LIMIT = -1
+# Rows that are read, or deleted, at one go: whoever records meanwhile waits no longer than for these.
+_PORTION_ROWS = 1000
 
 _REMEDIES: dict[int, str] = {
     sqlite3.SQLITE_NOTADB: "it is not an SQLite file and is left as it is; use another store path",
@@ -106,11 +126,17 @@ class SqliteStore:
 
     def append(self, action: Action, *, time_s: float, mode: Mode) -> RecordedAction:
         """Record an action durably and give it its id."""
-        row = action_to_row(action, time_s=time_s, mode=mode)
+        (recorded,) = self.append_all([action], time_s=time_s, mode=mode)
+        return recorded
+
+    def append_all(self, actions: Sequence[Action], *, time_s: float, mode: Mode) -> list[RecordedAction]:
+        """Record several actions of one moment in one transaction, in this order, and give them their ids."""
+        rows = [action_to_row(action, time_s=time_s, mode=mode) for action in actions]
         with self._writing() as connection:
-            action_id = connection.execute(_INSERT_ACTION, row).lastrowid
-        assert action_id is not None
-        return action_from_row(action_id, row)
+            connection.execute("BEGIN IMMEDIATE")
+            ids = [connection.execute(_INSERT_ACTION, row).lastrowid for row in rows]
+            connection.execute("COMMIT")
+        return [action_from_row(action_id or 0, row) for action_id, row in zip(ids, rows, strict=True)]
 
     def append_points(self, points: Sequence[SeriesPoint]) -> None:
         """Record observations, all of them or none."""
@@ -131,15 +157,42 @@ class SqliteStore:
         last: int | None = None,
     ) -> list[RecordedAction]:
         """Give the recorded actions that match, in the order of recording; both ends of the time range belong to it."""
-        wanted = sorted({ActionKind(kind).value for kind in kinds})
-        where = _Where()
-        where.add("action_id > ?", after_id)
-        if query is not None:
-            where.add("query = ?", query)
-        if wanted:
-            where.add(f"kind IN ({', '.join('?' * len(wanted))})", *wanted)
-        where.add_range(since_s, until_s)
-        return [action_from_row(row[0], row[1:]) for row in self._newest(_SELECT_ACTIONS, where, last)]
+        wanted = _values_of(kinds)
+        limit = checked_last(last)
+        if limit is None or len(wanted) <= 1:
+            where = _of_actions(query, wanted, since_s, until_s, after_id)
+            rows = self._newest(_SELECT_ACTIONS, where, last)
+        else:
+            parts = [_of_actions(query, [kind], since_s, until_s, after_id) for kind in wanted]
+            selects = [f"SELECT * FROM ({_SELECT_ACTIONS.format(part.text)})" for part in parts]  # noqa: S608 - no values inside
+            values = [value for part in parts for value in (*part.values, limit)]
+            with self._using() as connection:
+                statement = _SELECT_KINDS.format(" UNION ALL ".join(selects))
+                rows = connection.execute(statement, (*values, limit)).fetchall()[::-1]
+        return [action_from_row(row[0], row[1:]) for row in rows]
+
+    def each_action(
+        self,
+        *,
+        query: QueryName | None = None,
+        kinds: Collection[ActionKind] = (),
+        since_s: float | None = None,
+        until_s: float | None = None,
+        after_id: int = 0,
+    ) -> Iterator[RecordedAction]:
+        """Give the recorded actions that match one by one, oldest first; a portion of them is in memory at a time."""
+        wanted = _values_of(kinds)
+        seen_id = after_id
+        while True:
+            where = _of_actions(query, wanted, since_s, until_s, seen_id)
+            with self._using() as connection:
+                statement = _SELECT_NEXT_ACTIONS.format(where.text)
+                rows = connection.execute(statement, (*where.values, _PORTION_ROWS)).fetchall()
+            for row in rows:
+                seen_id = row[0]
+                yield action_from_row(seen_id, row[1:])
+            if len(rows) < _PORTION_ROWS:
+                return
 
     def points(
         self,
@@ -178,6 +231,18 @@ class SqliteStore:
         """Forget observations older than that; actions stay. Gives how many went."""
         with self._writing() as connection:
             return connection.execute("DELETE FROM series WHERE time_s < ?", (before_s,)).rowcount
+
+    def delete_actions(self, *, before_s: float, kinds: Collection[ActionKind]) -> int:
+        """Forget old actions of these kinds but the newest of each query, kind and source; gives how many went."""
+        deleted = 0
+        for kind in _values_of(kinds):
+            portion = _PORTION_ROWS
+            while portion == _PORTION_ROWS:
+                with self._writing() as connection:
+                    values = (kind, before_s, f"{SOURCE_TARGET}%", _PORTION_ROWS)
+                    portion = connection.execute(_DELETE_ACTIONS, values).rowcount
+                deleted += portion
+        return deleted
 
     def close(self) -> None:
         """Let the file go; closing twice does nothing."""
@@ -285,6 +350,23 @@ class _Where:
     @property
     def text(self) -> str:
         return " AND ".join(self._conditions)
+
+
+def _values_of(kinds: Collection[ActionKind]) -> list[str]:
+    return sorted({ActionKind(kind).value for kind in kinds})
+
+
+def _of_actions(
+    query: QueryName | None, kinds: Sequence[str], since_s: float | None, until_s: float | None, after_id: int
+) -> _Where:
+    where = _Where()
+    where.add("action_id > ?", after_id)
+    if query is not None:
+        where.add("query = ?", query)
+    if kinds:
+        where.add(f"kind IN ({', '.join('?' * len(kinds))})", *kinds)
+    where.add_range(since_s, until_s)
+    return where
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:

@@ -2,8 +2,8 @@
 
 from penstock.control.scaling.autoscaler import Autoscaler
 from penstock.control.scaling.autoscaler_settings import AutoscalerSettings, ScalingMode
-from penstock.control.scaling.base import Scaler
-from penstock.control.scaling.by_name import ONLINE_POLICIES, ScalerSetup, make_scaler
+from penstock.control.scaling.base import Scaler, StatelessScaler
+from penstock.control.scaling.by_name import ScalerSetup, guarded, make_scaler
 from penstock.control.scaling.ds2 import Ds2
 from penstock.control.scaling.dstreams import BatchRatio
 from penstock.control.scaling.flink import FlinkAutoscaler
@@ -13,6 +13,7 @@ from penstock.control.scaling.hysteresis import Gains
 from penstock.control.scaling.keda import KafkaLag
 from penstock.control.scaling.reactive import Reactive
 from penstock.control.scaling.static import Schedule, StaticPeak
+from penstock.model.scaling import ONLINE_POLICIES
 
 SCALERS: dict[str, type[Scaler]] = {
     scaler.name: scaler
@@ -48,6 +49,8 @@ __all__ = [
     "ScalerSetup",
     "ScalingMode",
     "Schedule",
+    "StatelessScaler",
     "StaticPeak",
+    "guarded",
     "make_scaler",
 ]

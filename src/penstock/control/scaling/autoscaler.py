@@ -66,6 +66,7 @@ class Autoscaler(Scaler):
 
     def __init__(self, settings: AutoscalerSettings | None = None, *, change: ChangeDetector | None = None) -> None:
         self.settings = settings or AutoscalerSettings()
+        self.fill = self.settings.fill
         trends = [LinearTrend(window_s=window_s) for window_s in _TREND_WINDOWS_S]
         self.forecast = Combined(
             [*trends, Level(), Seasonal(period_s=self.settings.season_s)],
@@ -92,7 +93,7 @@ class Autoscaler(Scaler):
 
     def decide(self, signal: ScalingSignal) -> ScaleDecision:
         """Decide after a sample."""
-        demand, queue = signal.demand_rows_per_s, signal.queue_share
+        demand, queue = signal.demand_rows_per_s, signal.backlog_ratio
         if demand is None or queue is None:
             return hold(signal, "demand or queue is unknown")
         self.forecast.update(signal.time_s, demand)
@@ -148,7 +149,7 @@ class Autoscaler(Scaler):
             return smallest_size(sizes, expected)
         capacity = self.reactive.capacity.rows_per_s
         per_executor = ceiling if capacity is None else min(ceiling, capacity)
-        return smallest_size([per_executor * (place + 1) for place in range(self.settings.most)], expected)
+        return smallest_size([per_executor * (place + 1) for place in range(self.settings.max_executors)], expected)
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ class Autoscaler(Scaler):
         return self.cautious.capacity.rows_per_s if rate is None else self.settings.fill * rate
 
     def _table(self, model: PerformanceModel, bound: float) -> tuple[float, ...]:
-        sizes = range(1, self.settings.most + 1)
+        sizes = range(1, self.settings.max_executors + 1)
         safe = NEAR_FRONTIER * min(self._known.frontier, self._known.ceiling)
         largest: Sequence[float] = [
             model.largest_demand(size, limit=self.settings.limit, load_bound=bound, safe_load=safe) for size in sizes

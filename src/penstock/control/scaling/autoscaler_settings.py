@@ -21,10 +21,10 @@ class AutoscalerSettings:
 
     Parameters
     ----------
-    most
+    max_executors
         Executors at most, for the sizes that are tried.
     limit
-        Queue share that must not be reached.
+        Backlog ratio that must not be reached.
     ahead_s
         How far ahead it plans: at least the start-up of an executor and the time to the next decision.
     quantile
@@ -53,7 +53,7 @@ class AutoscalerSettings:
         Of the bootstrap samples.
     """
 
-    most: int = 20
+    max_executors: int = 20
     limit: float = 0.4
     ahead_s: float = 60.0
     quantile: float = 0.99

@@ -17,6 +17,8 @@ class Scaler(ABC):
     """A policy with its state."""
 
     name: ClassVar[str]
+    fill: float = 1.0
+    """Share of what an executor can do that the policy plans with."""
 
     @abstractmethod
     def decide(self, signal: ScalingSignal) -> ScaleDecision:

@@ -10,23 +10,22 @@ from penstock.control.scaling.autoscaler_settings import AutoscalerSettings
 from penstock.control.scaling.ds2 import Ds2
 from penstock.control.scaling.dstreams import BatchRatio
 from penstock.control.scaling.flink import FlinkAutoscaler
-from penstock.control.scaling.guards import Guarded, GuardSettings
+from penstock.control.scaling.guards import UP_TO_TWENTY, Guarded, GuardSettings
 from penstock.control.scaling.hpa import HorizontalPod
 from penstock.control.scaling.keda import KafkaLag
 from penstock.control.scaling.reactive import Reactive
 from penstock.control.scaling.static import StaticPeak
 from penstock.errors import InvalidSettingError
+from penstock.model.scaling import ONLINE_POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.control.scaling.base import Scaler
+    from penstock.model.executors import ExecutorBounds
 
 _LEAST_SETTLE_S = 60.0
-_LEAST_BACKLOG_SHARE = 0.1
-
-ONLINE_POLICIES = ("proactive", "reactive", "hpa", "keda", "dstreams", "ds2", "flink", "static")
-"""All that decide while the load comes; a clairvoyant has to know it beforehand."""
+_LEAST_BACKLOG_RATIO = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +34,28 @@ class ScalerSetup:
 
     Parameters
     ----------
-    least, most
-        Executors that there are always, and at most.
+    bounds
+        How few and how many executors there may be.
     interval_s
         Time between two decisions.
     start_s
         From asking for an executor to its first task.
-    limit
-        Queue share that the proactive and the reactive policy keep below.
+    backlog_ratio
+        Limit that the proactive and the reactive policy keep the backlog ratio below.
     rows_for_each
         Rows of lag for each executor, for ``keda``.
     peak
-        Size of ``static``; the most where it is not given.
+        Size of ``static``; ``max_executors`` where it is not given.
     down_every_s
         Time between two steps down.
     budget_executor_hours
         Executor-hours within any 24 hours; None is no budget.
     """
 
-    least: int = 1
-    most: int = 20
+    bounds: ExecutorBounds = UP_TO_TWENTY
     interval_s: float = 15.0
     start_s: float = 30.0
-    limit: float = 0.4
+    backlog_ratio: float = 0.4
     rows_for_each: float = 5_500.0
     peak: int | None = None
     down_every_s: float = 60.0
@@ -69,7 +67,8 @@ def make_scaler(policy: str, setup: ScalerSetup) -> Scaler:
 
     Examples
     --------
-    >>> make_scaler("reactive", ScalerSetup(most=4)).name
+    >>> from penstock.model.executors import ExecutorBounds
+    >>> make_scaler("reactive", ScalerSetup(ExecutorBounds(max_executors=4))).name
     'reactive'
     >>> make_scaler("oracle", ScalerSetup())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -80,28 +79,42 @@ def make_scaler(policy: str, setup: ScalerSetup) -> Scaler:
     makers: dict[str, Callable[[], Scaler]] = {
         "proactive": lambda: Autoscaler(
             AutoscalerSettings(
-                most=setup.most,
-                limit=setup.limit,
+                max_executors=setup.bounds.max_executors,
+                limit=setup.backlog_ratio,
                 ahead_s=setup.start_s + 2.0 * interval_s,
                 settle_s=max(_LEAST_SETTLE_S, 2.0 * interval_s),
                 down_every_s=setup.down_every_s,
             )
         ),
-        "reactive": lambda: Reactive(limit=setup.limit, settle_s=2.0 * interval_s),
+        "reactive": lambda: Reactive(limit=setup.backlog_ratio, settle_s=2.0 * interval_s),
         "hpa": HorizontalPod,
         "keda": lambda: KafkaLag(setup.rows_for_each),
         "dstreams": BatchRatio,
         "ds2": Ds2,
         "flink": lambda: FlinkAutoscaler(restart_s=setup.start_s),
-        "static": lambda: StaticPeak(setup.peak or setup.most),
+        "static": lambda: StaticPeak(setup.peak or setup.bounds.max_executors),
     }
     if policy not in makers:
         raise InvalidSettingError("scaling policy", policy, f"one of {', '.join(ONLINE_POLICIES)}")
+    return guarded(makers[policy](), setup)
+
+
+def guarded(scaler: Scaler, setup: ScalerSetup) -> Scaler:
+    """Any policy, one's own as well, inside those guards.
+
+    Examples
+    --------
+    >>> from penstock.control.scaling.static import StaticPeak
+    >>> from penstock.model.executors import ExecutorBounds
+    >>> from penstock.model.scaling import ScalingSignal
+    >>> own = guarded(StaticPeak(9), ScalerSetup(ExecutorBounds(max_executors=4)))
+    >>> own.decide(ScalingSignal(0.0, 2, 2, 900.0, 900.0, 0.9, 0.0, 0.2)).executors
+    4
+    """
     guards = GuardSettings(
-        least=setup.least,
-        most=setup.most,
+        bounds=setup.bounds,
         cooldown_down_s=setup.down_every_s,
-        backlog_share=max(setup.limit, _LEAST_BACKLOG_SHARE),
+        backlog_ratio=max(setup.backlog_ratio, _LEAST_BACKLOG_RATIO),
         budget_executor_hours=setup.budget_executor_hours,
     )
-    return Guarded(makers[policy](), guards)
+    return Guarded(scaler, guards)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MORE_THAN_ANY_CLUSTER = 2**31 - 1
+"""Executors that no cluster has: Spark counts them as Java's int."""
+
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
@@ -53,10 +56,16 @@ class Capacity:
 def whole_executors(executors: float) -> int:
     """Round up, but not for a hair: 3.0000000001 executors are three.
 
+    A rate measured close to zero asks for more than a whole number can hold; the bounds of an application cut that as
+    they cut any other excess.
+
     Examples
     --------
     >>> whole_executors(3.0000000001), whole_executors(3.01), whole_executors(0.0)
     (3, 4, 0)
+    >>> whole_executors(float("inf")) == MORE_THAN_ANY_CLUSTER
+    True
     """
+    executors = min(executors, MORE_THAN_ANY_CLUSTER)
     nearest = round(executors)
     return nearest if abs(executors - nearest) < 1e-9 * max(1.0, executors) else int(-(-executors // 1))

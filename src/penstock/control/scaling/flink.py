@@ -64,7 +64,7 @@ class FlinkAutoscaler(Scaler):
         stabilisation_s: float = 300.0,
         down_s: float = 3_600.0,
     ) -> None:
-        self.utilisation = utilisation
+        self.utilisation = self.fill = utilisation
         self.boundary = boundary
         self.catch_up_s = catch_up_s
         self.restart_s = restart_s

@@ -9,9 +9,12 @@ from typing import Any
 from penstock.control.scaling.base import Scaler
 from penstock.errors import InvalidSettingError
 from penstock.estimate.effect import Expectation
+from penstock.model.executors import ExecutorBounds
 from penstock.model.scaling import ScaleDecision, ScaleKind, ScalingSignal, hold
 
 _DAY_S = 86_400.0
+
+UP_TO_TWENTY = ExecutorBounds(max_executors=20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,35 +23,33 @@ class GuardSettings:
 
     Parameters
     ----------
-    least, most
-        Executors that there are always, and at most.
+    bounds
+        How few and how many executors there may be.
     budget_executor_hours
         Executor-hours within any 24 hours; None is no budget.
     cooldown_up_s, cooldown_down_s
         Time after a change in which there is no further one upwards, or downwards.
-    backlog_share
-        Queue share from which nothing is removed.
+    backlog_ratio
+        Backlog ratio from which nothing is removed.
     effect_s
         Time after which a scale-up must have helped, counted from when its executors serve.
     block_s
         How long one that did not help is not repeated.
     """
 
-    least: int = 1
-    most: int = 20
+    bounds: ExecutorBounds = UP_TO_TWENTY
     budget_executor_hours: float | None = None
     cooldown_up_s: float = 0.0
     cooldown_down_s: float = 60.0
-    backlog_share: float = 0.5
+    backlog_ratio: float = 0.5
     effect_s: float = 120.0
     block_s: float = 900.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.least <= self.most:
-            raise InvalidSettingError("executors", f"{self.least} to {self.most}", "1 <= least <= most")
-        if self.budget_executor_hours is not None and self.budget_executor_hours < 24 * self.least:
-            least = f"at least {24 * self.least}, which {self.least} executors take in a day"
-            raise InvalidSettingError("budget of executor-hours a day", self.budget_executor_hours, least)
+        low = self.bounds.min_executors
+        if self.budget_executor_hours is not None and self.budget_executor_hours < 24 * low:
+            allowed = f"at least {24 * low}, which {low} executors take in a day"
+            raise InvalidSettingError("budget of executor-hours a day", self.budget_executor_hours, allowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +69,26 @@ class GuardState:
 class Guarded(Scaler):
     """A scaler inside its guards.
 
-    In this order: signals that vanished hold everything; bounds; budget; an action that did not help is not repeated;
+    In this order: signals that vanished hold everything; no answer is below what the demand takes while it is asked for
+    at once, and nothing is removed while rows are shed; bounds; budget; an action that did not help is not repeated;
     nothing is removed while rows wait; cooldown. Whatever is changed is told in the reason.
 
     Examples
     --------
     >>> from penstock.control.scaling.static import StaticPeak
-    >>> guarded = Guarded(StaticPeak(50), GuardSettings(most=20))
+    >>> guarded = Guarded(StaticPeak(50), GuardSettings(ExecutorBounds(max_executors=20)))
     >>> decision = guarded.decide(ScalingSignal(0.0, 2, 2, 900.0, 900.0, 0.9, 0.0, 0.2))
     >>> decision.executors, decision.kind.value
     (20, 'infeasible')
     >>> decision.reason
-    'always 50; 50 executors are more than the 20 there may be'
+    'always 50; 50 exceeds max_executors = 20'
     >>> guarded.decide(ScalingSignal(60.0, 4, 4, None, None, None, None, None)).reason
     'signals are missing: hold what is there'
     """
 
     def __init__(self, inner: Scaler, settings: GuardSettings) -> None:
         self.inner = inner
+        self.fill = inner.fill
         self.settings = settings
         self._state = GuardState()
         self._spent: deque[tuple[float, float]] = deque()
@@ -102,7 +105,7 @@ class Guarded(Scaler):
         if not signal.is_complete:
             return self._settle(signal, hold(signal, "signals are missing: hold what is there"))
         self._judge(signal)
-        wished = self.inner.decide(signal)
+        wished = self._relieved(signal, self.inner.decide(signal))
         decision = self._bounded(signal, wished)
         decision = self._budgeted(signal, decision)
         decision = self._effective(signal, decision)
@@ -114,28 +117,38 @@ class Guarded(Scaler):
 
     # -- guards ------------------------------------------------------------------------------------------------------
 
+    def _relieved(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
+        need = signal.need
+        if need is not None and decision.executors <= need.executors:
+            decision = _changed(signal, need.executors, need.reason)
+        elif need is not None and decision.executors > signal.requested:
+            decision = replace(decision, reason=f"{need.reason}; {decision.reason}")
+        if signal.is_shedding and decision.executors < signal.requested:
+            return hold(signal, f"{decision.reason}; nothing is removed while rows are shed")
+        return decision
+
     def _bounded(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
-        least, most, wished = self.settings.least, self.settings.most, decision.executors
-        if wished > most:
-            reason = f"{decision.reason}; {wished} executors are more than the {most} there may be"
-            return ScaleDecision(most, reason, ScaleKind.INFEASIBLE)
-        if wished < least:
-            return _changed(signal, least, f"{decision.reason}; there are at least {least}")
+        low, high, wished = self.settings.bounds.min_executors, self.settings.bounds.max_executors, decision.executors
+        if wished > high:
+            reason = f"{decision.reason}; {wished} exceeds max_executors = {high}"
+            return ScaleDecision(high, reason, ScaleKind.INFEASIBLE)
+        if wished < low:
+            return _changed(signal, low, f"{decision.reason}; {wished} is below min_executors = {low}")
         return decision
 
     def _budgeted(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
-        budget = self.settings.budget_executor_hours
-        if budget is None or decision.executors <= self.settings.least:
+        budget, low = self.settings.budget_executor_hours, self.settings.bounds.min_executors
+        if budget is None or decision.executors <= low:
             return decision
         left_h = budget - self._spent_sum / 3600.0
-        # What is left must last until the oldest hour is a day ago; the least number of executors is always paid for.
+        # What is left must last until the oldest hour is a day ago; min_executors are always paid for.
         oldest_s = self._spent[0][0] if self._spent else signal.time_s
         hours = max(1.0, (oldest_s + _DAY_S - signal.time_s) / 3600.0)
-        most = max(self.settings.least, int(left_h / hours))
-        if decision.executors <= most:
+        affordable = max(low, int(left_h / hours))
+        if decision.executors <= affordable:
             return decision
         return _changed(
-            signal, most, f"{decision.reason}; the budget has {left_h:.1f} executor-hours for {hours:.1f} h"
+            signal, affordable, f"{decision.reason}; the budget has {left_h:.1f} executor-hours for {hours:.1f} h"
         )
 
     def _effective(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
@@ -146,15 +159,17 @@ class Guarded(Scaler):
         return hold(signal, f"{decision.reason}; not done, because {state.blocked_why}")
 
     def _not_with_backlog(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
-        assert signal.queue_share is not None
-        if decision.executors >= signal.requested or signal.queue_share < self.settings.backlog_share:
+        assert signal.backlog_ratio is not None
+        if decision.executors >= signal.requested or signal.backlog_ratio < self.settings.backlog_ratio:
             return decision
-        if signal.requested > self.settings.most:
+        if signal.requested > self.settings.bounds.max_executors:
             return decision
-        return hold(signal, f"{decision.reason}; nothing is removed while rows wait ({signal.queue_share:.2f})")
+        return hold(signal, f"{decision.reason}; nothing is removed while rows wait ({signal.backlog_ratio:.2f})")
 
     def _cool(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
-        if decision.executors == signal.requested or not self.settings.least <= signal.requested <= self.settings.most:
+        bounds = self.settings.bounds
+        is_within = bounds.min_executors <= signal.requested <= bounds.max_executors
+        if decision.executors == signal.requested or not is_within:
             return decision
         is_up = decision.executors > signal.requested
         wait_s = self.settings.cooldown_up_s if is_up else self.settings.cooldown_down_s
@@ -188,10 +203,10 @@ class Guarded(Scaler):
 
     def _close(self, signal: ScalingSignal, expected: Expectation) -> None:
         assert signal.processed_rows_per_s is not None
-        assert signal.queue_share is not None
-        seen = {"processed_rows_per_s": signal.processed_rows_per_s, "queue_share": signal.queue_share}
+        assert signal.backlog_ratio is not None
+        seen = {"processed_rows_per_s": signal.processed_rows_per_s, "backlog_ratio": signal.backlog_ratio}
         self._state = replace(self._state, expectation=None, served_s=None)
-        if expected.has_helped(**seen, limit=self.settings.backlog_share):
+        if expected.has_helped(**seen, limit=self.settings.backlog_ratio):
             return
         why = (
             f"going from {expected.before} to {expected.after} executors did not help: "
@@ -206,13 +221,13 @@ class Guarded(Scaler):
         self._state = replace(self._state, changed_s=signal.time_s)
         if decision.executors > signal.requested and self._state.expectation is None and signal.is_complete:
             assert signal.processed_rows_per_s is not None
-            assert signal.queue_share is not None
+            assert signal.backlog_ratio is not None
             expected = Expectation(
                 signal.time_s,
                 max(1, signal.executors),
                 decision.executors,
                 signal.processed_rows_per_s,
-                signal.queue_share,
+                signal.backlog_ratio,
             )
             self._state = replace(self._state, expectation=expected, served_s=None)
         return decision

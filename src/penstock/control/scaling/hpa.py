@@ -62,7 +62,7 @@ class HorizontalPod(Scaler):
     name: ClassVar[str] = "hpa"
 
     def __init__(self, *, target_share: float = 0.8, tolerance: float = 0.1, down_s: float = 300.0) -> None:
-        self.target_share = target_share
+        self.target_share = self.fill = target_share
         self.tolerance = tolerance
         self.down_s = down_s
         self._state = Stabilised()

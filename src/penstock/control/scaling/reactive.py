@@ -22,7 +22,7 @@ class ReactiveState:
 class Reactive(Scaler):
     r"""Add executors when the goal is missed, remove one when fewer would do for ten samples in a row.
 
-    Algorithm 2 of "Supporting elasticity in Flink". With queue share :math:`y_t`, workload :math:`w_t`, executors
+    Algorithm 2 of "Supporting elasticity in Flink". With backlog ratio :math:`y_t`, workload :math:`w_t`, executors
     :math:`n_t` and learned capacity :math:`w_{max}`:
 
     - :math:`y_t \ge SLA`: learn the capacity, then :math:`n \leftarrow \max(n_t + 1, \lceil w_t / w_{max} \rceil)`;
@@ -35,8 +35,8 @@ class Reactive(Scaler):
     Examples
     --------
     >>> policy = Reactive(limit=0.1, quiet_samples=2)
-    >>> def seen(time_s, executors, demand, queue_share):
-    ...     return ScalingSignal(time_s, executors, executors, demand, demand, 0.5, 0.0, queue_share)
+    >>> def seen(time_s, executors, demand, backlog_ratio):
+    ...     return ScalingSignal(time_s, executors, executors, demand, demand, 0.5, 0.0, backlog_ratio)
     >>> policy.decide(seen(15, 1, 1_000.0, 0.2)).executors
     2
     >>> [policy.decide(seen(t, 2, 800.0, 0.01)).executors for t in (300, 315, 330)]
@@ -62,7 +62,7 @@ class Reactive(Scaler):
     def decide(self, signal: ScalingSignal) -> ScaleDecision:
         """Decide after a sample."""
         state = self._state
-        demand, queue = signal.demand_rows_per_s, signal.queue_share
+        demand, queue = signal.demand_rows_per_s, signal.backlog_ratio
         if demand is None or queue is None:
             return hold(signal, "demand or queue is unknown")
         if signal.time_s < state.settled_s or signal.executors != signal.requested:
@@ -73,7 +73,7 @@ class Reactive(Scaler):
         quiet = state.quiet + 1 if needed is not None and signal.requested > needed else 0
         if quiet < self.quiet_samples:
             self._state = ReactiveState(state.capacity, quiet, state.settled_s)
-            return hold(signal, f"queue share {queue:.2f} is below {self.limit:g}")
+            return hold(signal, f"backlog ratio {queue:.2f} is below {self.limit:g}")
         self._state = ReactiveState(state.capacity, 0, signal.time_s + self.settle_s)
         return ScaleDecision(
             signal.requested - 1, f"{needed} executors would do for {demand:.0f} rows/s, {quiet} samples in a row"
@@ -83,7 +83,7 @@ class Reactive(Scaler):
         capacity = self._state.capacity.violated(demand, executors=signal.executors)
         self._state = ReactiveState(capacity, 0, signal.time_s + self.settle_s)
         target = max(signal.requested + 1, capacity.needed(demand) or 1)
-        return towards(signal, target, f"queue share {queue:.2f} has reached {self.limit:g} at {demand:.0f} rows/s")
+        return towards(signal, target, f"backlog ratio {queue:.2f} has reached {self.limit:g} at {demand:.0f} rows/s")
 
     def snapshot(self) -> ReactiveState:
         """The state, which never changes."""

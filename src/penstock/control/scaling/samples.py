@@ -1,4 +1,4 @@
-"""What exploration collects: workload, executors and queue share of settled samples, as many as fit."""
+"""What exploration collects: workload, executors and backlog ratio of settled samples, as many as fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST_SHARE = 2.0
 
 
 class Samples:
-    """The newest samples; a queue share is cut at two, from where on it says nothing but "too much".
+    """The newest samples; a backlog ratio is cut at two, from where on it says nothing but "too much".
 
     Examples
     --------
@@ -33,16 +33,16 @@ class Samples:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(self, demand_rows_per_s: float, executors: int, queue_share: float) -> None:
+    def add(self, demand_rows_per_s: float, executors: int, backlog_ratio: float) -> None:
         """Collect one."""
-        self._rows.append((demand_rows_per_s, float(executors), min(queue_share, _LARGEST_SHARE)))
+        self._rows.append((demand_rows_per_s, float(executors), min(backlog_ratio, _LARGEST_SHARE)))
 
     def clear(self) -> None:
         """Forget all: they describe something that has changed."""
         self._rows.clear()
 
     def columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Demand, executors and queue share as arrays."""
+        """Demand, executors and backlog ratio as arrays."""
         table = np.array(self._rows, dtype=np.float64).reshape(-1, 3)
         return table[:, 0].copy(), table[:, 1].copy(), table[:, 2].copy()
 

@@ -1,0 +1,296 @@
+"""What a batch keeps of its rows, decided when it is planned."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.control import wording
+from penstock.control.priority import KeepBounds
+from penstock.model.decision import KeepRatio
+from penstock.model.evolve import evolve
+
+if TYPE_CHECKING:
+    from penstock.estimate.batch_time import BatchTimeModel
+    from penstock.model import BatchSignal, Goal, QueryName
+    from penstock.settings import SheddingSettings
+
+_BATCHES_TO_KNOW = 6
+"""Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
+_GAIN_WEIGHT = 0.5
+_BELOW_ONE = math.nextafter(1.0, 0.0)
+_MIN_GAIN = 0.01
+_REMEMBERED_ANSWERS = 64
+"""Spark runs no batch again but the last ones of a checkpoint; a window this long is far more than it keeps open."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLoad:
+    """What is known of a batch when it is planned.
+
+    Parameters
+    ----------
+    batch_id
+        The batch.
+    planned_s
+        When its offsets were taken, in seconds since the epoch.
+    rows
+        Rows that it takes.
+    waiting_rows
+        Those, and the ones that it leaves at the sources.
+    arrival_rows_per_s
+        Rows that arrive each second.
+    batch_s
+        Length that the batch is to have: the target, or longer where such batches could not keep up.
+    target_s
+        Length that the goal allows.
+    tells_arrival
+        Whether rows tell when they arrived, so that late ones can go first.
+    """
+
+    batch_id: int
+    planned_s: float
+    rows: float
+    waiting_rows: float
+    arrival_rows_per_s: float
+    batch_s: float
+    target_s: float
+    tells_arrival: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeepChoice:
+    """A ratio of the rows that can be in time, and the age from which they cannot (None: none counts as late)."""
+
+    ratio: float
+    late_after_s: float | None
+    late_rows: float
+    is_whole: bool
+    predicted_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeepState:
+    """Snapshot of a :class:`KeepController`; ``answers`` are those on record, by batch."""
+
+    answers: tuple[KeepRatio, ...] = ()
+    actuation_gain: float = 1.0
+    bounds: KeepBounds = field(default_factory=KeepBounds)
+
+
+def choose_keep_ratio(
+    model: BatchTimeModel, load: PlannedLoad, *, latency_s: float, keep_floor: float, deviations: float
+) -> KeepChoice:
+    r"""The largest part of its rows with which a planned batch, and the one after it, are out within the goal.
+
+    A batch of :math:`n` rows that keeps :math:`k` of them takes :math:`d(n, k) = o + a\,n + c\,k`, and scatters by a
+    share :math:`\sigma` of that; with :math:`z` deviations, :math:`s = 1 + z \sigma` times as long at the worst. With
+    arrivals :math:`r`, a goal :math:`L` and a target length :math:`T`:
+
+    - *Everything stays* where both the oldest row of the batch, which has waited for :math:`w = W / r` (rows are taken
+      in the order of their arrival, and :math:`W` of them wait), and the rows that arrive while it runs are in time:
+
+      .. math:: w + s\,d \le L, \qquad d + s \min\big(T,\; o + (a + c)\,r\,d\big) \le L, \qquad d = d(n, n)
+
+      because the batch after it need not be longer than :math:`T`: it can drop rows of its own.
+    - *Otherwise* the batch is cut to :math:`T`. Rows that would be late even so, those older than :math:`L - s\,T`, go
+      first (no more of them is kept than the floor), and of the others the ratio :math:`p` with which it takes
+      :math:`T`.
+
+    Where the overhead is so large that batches must be longer than :math:`T` to keep up, all rows are late by that
+    measure, and none goes first.
+
+    Examples
+    --------
+    Twenty thousand rows a second of which ten thousand fit, a batch of two seconds' arrivals:
+
+    >>> from penstock.estimate.batch_time import BatchTimeModel
+    >>> model = BatchTimeModel(forgetting=1.0)
+    >>> for read, kept in ((1_000, 1_000), (10_000, 10_000), (30_000, 3_000), (10_000, 1_000)):
+    ...     for _ in range(9):
+    ...         model.update(read, kept, 0.2 + read * 10e-6 + kept * 90e-6)
+    >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 20_000.0, batch_s=2.0, target_s=2.0, tells_arrival=True)
+    >>> choice = choose_keep_ratio(model, load, latency_s=5.0, keep_floor=0.05, deviations=1.64)
+    >>> round(choice.ratio, 2), round(choice.late_after_s, 1), choice.late_rows
+    (0.39, 2.8, 0.0)
+
+    Half of that fits, and stays whole though it is a little longer than the target:
+
+    >>> calm = PlannedLoad(8, 102.0, 21_000.0, 21_000.0, 9_000.0, batch_s=2.0, target_s=2.0, tells_arrival=True)
+    >>> choose_keep_ratio(model, calm, latency_s=5.0, keep_floor=0.05, deviations=1.64).ratio
+    1.0
+    """
+    rate = load.arrival_rows_per_s
+    stretch = 1.0 + deviations * model.relative_noise
+    whole_s = model.predict_s(load.rows, load.rows)
+    oldest_s = load.waiting_rows / rate if rate > 0 else 0.0
+    row_s = model.read_cost_s + model.work_cost_s
+    next_s = min(load.target_s, model.overhead_s + row_s * rate * whole_s)
+    in_time = oldest_s + stretch * whole_s <= latency_s and whole_s + stretch * next_s <= latency_s
+    if load.rows <= 0 or in_time or whole_s <= load.batch_s:
+        return KeepChoice(1.0, None, 0.0, is_whole=True, predicted_s=whole_s)
+    late_after_s, late_rows = latency_s - stretch * load.target_s, 0.0
+    late_go_first = load.tells_arrival and load.batch_s <= load.target_s and late_after_s > 0
+    if late_go_first:
+        late_rows = min(load.rows, max(0.0, load.waiting_rows - rate * late_after_s))
+    on_time_rows = load.rows - late_rows
+    late_s = late_rows * (model.read_cost_s + keep_floor * model.work_cost_s)
+    ratio = 1.0 if on_time_rows <= 0 else model.keep_ratio_within(load.batch_s - late_s, on_time_rows)
+    ratio = min(1.0, max(keep_floor, ratio))
+    predicted_s = model.predict_s(load.rows, ratio * on_time_rows + keep_floor * late_rows)
+    cut_s = late_after_s if late_go_first else None
+    return KeepChoice(ratio, cut_s, late_rows, is_whole=False, predicted_s=predicted_s)
+
+
+class KeepController:
+    """Answers every batch of a guarded query that asks what to keep (:func:`choose_keep_ratio`).
+
+    A batch that has asked before gets the answer that is on record; so does one of an earlier run, and where none is on
+    record, the ratio of the last one that is: a question that nobody answered was held to that. A guard that keeps rows
+    by their utility keeps another part than is requested; the actuation gain, kept over requested, is learned.
+
+    Parameters
+    ----------
+    query, goal, settings
+        Whose rows, what they must deliver, and how cautiously.
+    state
+        Snapshot to go on from.
+    """
+
+    def __init__(
+        self, query: QueryName, goal: Goal, settings: SheddingSettings, state: KeepState | None = None
+    ) -> None:
+        self._query, self._goal, self._settings = query, goal, settings
+        self._state = state or KeepState()
+
+    @property
+    def keep_floor(self) -> float:
+        """The least that is kept of any row: minimum accuracy, and never nothing."""
+        return max(self._goal.minimum_accuracy, self._settings.smallest_keep)
+
+    @property
+    def current_keep_floor(self) -> float:
+        """The least that this query goes down to now: as long as lower priorities can yield it keeps its part."""
+        return max(self.keep_floor, self._state.bounds.low)
+
+    @property
+    def last_ratio(self) -> float:
+        """What the newest answered batch keeps of its on-time rows; one before the first."""
+        answers = self._state.answers
+        return self.effective(answers[-1].keep_ratio) if answers else 1.0
+
+    def snapshot(self) -> KeepState:
+        """Everything that the next answer depends on."""
+        return self._state
+
+    def set_goal(self, goal: Goal) -> None:
+        """Answer by another goal from now on; what is on record stands."""
+        self._goal = goal
+
+    def set_keep_bounds(self, bounds: KeepBounds) -> None:
+        """Keep the ratio within what the engine's other queries leave."""
+        self._state = evolve(self._state, bounds=bounds)
+
+    def effective(self, requested: float) -> float:
+        """Part of its rows that a batch keeps when so much is requested."""
+        return 1.0 if requested >= 1.0 else min(1.0, requested * self._state.actuation_gain)
+
+    def recorded(self, batch_id: int) -> KeepRatio | None:
+        """The answer that is on record for a batch."""
+        return next((answer for answer in reversed(self._state.answers) if answer.batch_id == batch_id), None)
+
+    def learn(self, signal: BatchSignal) -> None:
+        """Learn how much the guard really keeps of what is requested."""
+        guard = signal.guard
+        if guard is None or guard.keep_ratio >= 1.0:
+            return
+        # A batch of nothing but late rows tells nothing of the others.
+        kept = guard.processed_ratio if not guard.late_rows else guard.on_time_ratio
+        if kept:
+            gain = min(max(kept / guard.keep_ratio, _MIN_GAIN), 1.0)
+            known = self._state.actuation_gain
+            self._state = evolve(self._state, actuation_gain=known + _GAIN_WEIGHT * (gain - known))
+
+    def correct(self, batch_id: int, used_ratio: float, reason: str) -> KeepRatio:
+        """Put on record what a batch really kept to, where that is not what it was told: it must do so again."""
+        return self._remember(
+            KeepRatio(
+                query=self._query,
+                cause=f"batch {batch_id}",
+                reason=reason,
+                batch_id=batch_id,
+                keep_ratio=used_ratio,
+                keep_floor=self.keep_floor,
+                previous_ratio=self._previous(batch_id),
+            )
+        )
+
+    def answer(self, load: PlannedLoad | None, batch_id: int, model: BatchTimeModel, *, is_rerun: bool) -> KeepRatio:
+        """What a batch keeps; ``load`` is None where nothing is known of it."""
+        known = self.recorded(batch_id)
+        if known is not None:
+            return known
+        if is_rerun or load is None or self._goal.latency_s is None:
+            return self._unchanged(
+                batch_id, "an earlier run planned it" if is_rerun else "nothing is known of its load"
+            )
+        bounds = self._state.bounds
+        if model.batches < _BATCHES_TO_KNOW:
+            choice = KeepChoice(1.0, None, 0.0, is_whole=True, predicted_s=model.predict_s(load.rows, load.rows))
+        else:
+            choice = choose_keep_ratio(
+                model,
+                load,
+                latency_s=self._goal.latency_s,
+                keep_floor=self.keep_floor,
+                deviations=self._settings.deviations,
+            )
+        ratio = min(1.0, max(self.keep_floor, bounds.hold(choice.ratio)))
+        return self._remember(self._decision(load, choice, ratio))
+
+    def _decision(self, load: PlannedLoad, choice: KeepChoice, ratio: float) -> KeepRatio:
+        late_before_s = None if choice.late_after_s is None else load.planned_s - choice.late_after_s
+        if self.keep_floor >= 1.0:
+            late_before_s = None  # late rows are kept like all others
+        requested = ratio if ratio >= 1.0 else ratio / self._state.actuation_gain
+        if late_before_s is not None:
+            # One keeps everything, late rows too: a batch that is to drop late rows only is asked for a hair less.
+            requested = min(requested, _BELOW_ONE)
+        return KeepRatio(
+            query=self._query,
+            cause=f"batch {load.batch_id}",
+            reason=wording.keep(load, choice, ratio),
+            batch_id=load.batch_id,
+            keep_ratio=requested,
+            keep_floor=self.keep_floor,
+            late_before_s=late_before_s,
+            previous_ratio=self._previous(load.batch_id),
+            expected={"kept_ratio": ratio, "batch_duration_s": choice.predicted_s, "demand_rows": load.rows},
+        )
+
+    def _unchanged(self, batch_id: int, why: str) -> KeepRatio:
+        """The ratio of the last answer on record before a batch; rows of no known age are not late."""
+        before = [answer for answer in self._state.answers if answer.batch_id < batch_id]
+        ratio = before[-1].keep_ratio if before else 1.0
+        return self._remember(
+            KeepRatio(
+                query=self._query,
+                cause=f"batch {batch_id}",
+                reason=f"{why}: it keeps the ratio that is on record",
+                batch_id=batch_id,
+                keep_ratio=ratio,
+                keep_floor=self.keep_floor,
+                previous_ratio=ratio if before else None,
+            )
+        )
+
+    def _previous(self, batch_id: int) -> float | None:
+        before = [answer for answer in self._state.answers if answer.batch_id < batch_id]
+        return before[-1].keep_ratio if before else None
+
+    def _remember(self, answer: KeepRatio) -> KeepRatio:
+        others = tuple(known for known in self._state.answers if known.batch_id != answer.batch_id)
+        kept = tuple(sorted((*others, answer), key=lambda known: known.batch_id))[-_REMEMBERED_ANSWERS:]
+        self._state = evolve(self._state, answers=kept)
+        return answer

@@ -1,0 +1,110 @@
+"""What is observed every second becomes the samples that scaling policies decide by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstock.model.scaling import ScalingSignal
+
+if TYPE_CHECKING:
+    from penstock.control.workload import Workload
+
+_SHED_RATIO = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Workloads of one sample, each as if nothing were shed; a value that never changes.
+
+    Parameters
+    ----------
+    began_s
+        When it began; None before the first observation.
+    seen
+        What was observed since.
+    last_s
+        When it was observed last.
+    shed_rows
+        Rows that would wait now had they not been shed, up to what arrives within the latency goal: more than that
+        tells a policy nothing new. Zero as soon as nothing is shed.
+    is_shedding
+        Whether anything was shed within the sample.
+    """
+
+    began_s: float | None = None
+    seen: tuple[Workload, ...] = ()
+    last_s: float | None = None
+    shed_rows: float = 0.0
+    is_shedding: bool = False
+
+    def with_(self, workload: Workload, now_s: float, *, goal_s: float) -> Sample:
+        """The sample with one observation more.
+
+        Examples
+        --------
+        >>> from penstock.control.workload import Workload
+        >>> load = Workload(400.0, 0.0, 1.0, 300.0, 1.0, 600.0, shed_rows_per_s=100.0)
+        >>> sample = Sample().with_(load, 10.0, goal_s=5.0).with_(load, 12.0, goal_s=5.0)
+        >>> [each.backlog_rows for each in sample.seen], sample.is_shedding
+        ([600.0, 800.0], True)
+        """
+        shed, arrival = workload.shed_rows_per_s or 0.0, workload.arrival_rows_per_s
+        is_shedding = shed > _SHED_RATIO * (arrival or 0.0)
+        shed_rows = 0.0
+        if is_shedding:
+            elapsed_s = 0.0 if self.last_s is None else max(0.0, now_s - self.last_s)
+            shed_rows = min(self.shed_rows + shed * elapsed_s, goal_s * (shed if arrival is None else arrival))
+        backlog = workload.backlog_rows
+        return Sample(
+            now_s if self.began_s is None else self.began_s,
+            (*self.seen, replace(workload, backlog_rows=None if backlog is None else backlog + shed_rows)),
+            now_s,
+            shed_rows,
+            self.is_shedding or is_shedding,
+        )
+
+    def following(self) -> Sample:
+        """The next sample, which begins where this one ends."""
+        return Sample(began_s=self.last_s, last_s=self.last_s, shed_rows=self.shed_rows)
+
+    def signal(self, *, executors: int, requested: int, goal_s: float, trigger_s: float | None) -> ScalingSignal:
+        """Means over the sample; what one observation did not know, the sample does not know either.
+
+        Examples
+        --------
+        >>> from penstock.control.workload import Workload
+        >>> sample = Sample().with_(Workload(400.0, 0.0, 1.0, 400.0, 0.5, 600.0), 10.0, goal_s=30.0)
+        >>> sample.signal(executors=1, requested=1, goal_s=30.0, trigger_s=None).backlog_ratio
+        0.05
+        """
+        demand = _mean([each.arrival_rows_per_s for each in self.seen])
+        backlog = _mean([each.backlog_rows for each in self.seen])
+        return ScalingSignal(
+            time_s=self.last_s or 0.0,
+            executors=executors,
+            requested=requested,
+            demand_rows_per_s=demand,
+            processed_rows_per_s=_mean([each.processed_rows_per_s for each in self.seen]),
+            busy_share=_mean([each.busy_share for each in self.seen]),
+            backlog_rows=self.seen[-1].backlog_rows,
+            backlog_ratio=_backlog_ratio(backlog, demand, goal_s),
+            batch_s=_mean([each.batch_s for each in self.seen]),
+            trigger_s=trigger_s,
+            is_shedding=self.is_shedding,
+        )
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None and math.isfinite(value)]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
+
+
+def _backlog_ratio(backlog_rows: float | None, demand_rows_per_s: float | None, goal_s: float) -> float | None:
+    if backlog_rows is None or demand_rows_per_s is None:
+        return None
+    # Where nothing arrives but rows wait, the query is as far behind as can be told.
+    if demand_rows_per_s <= 0:
+        return 1.0 if backlog_rows > 0 else 0.0
+    return max(0.0, backlog_rows) / (demand_rows_per_s * goal_s)

@@ -1,0 +1,383 @@
+"""The slow tier: how many executors an application is to have, by a policy within bounds.
+
+It is asked every second or so and decides once in a sample; but where the fast tier cannot keep a goal, or sheds to
+keep it, it decides at once (docs/adr/0014-one-loop.md). No clock, no cluster: what is there comes in as a view, what is
+to be goes out as decisions, and whoever applies them shows in the next view what came of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.control.executor_outcomes import ExecutorOutcomes, OutcomeState
+from penstock.control.executor_plan import clamp, plan_step
+from penstock.control.scaling.by_name import ScalerSetup, make_scaler
+from penstock.control.scaling.capacity import whole_executors
+from penstock.control.scaling_sample import Sample
+from penstock.model.decision import Executors, Fault, Hold, Infeasible
+from penstock.model.evolve import evolve
+from penstock.model.scaling import Need, ScaleKind
+
+if TYPE_CHECKING:
+    from penstock.control.executor_plan import Clamped
+    from penstock.control.scaling.base import Scaler
+    from penstock.control.workload import Workload
+    from penstock.estimate.service_time import ServiceTime
+    from penstock.model.application import ExecutorsDeclaration
+    from penstock.model.decision import Decision
+    from penstock.model.executors import EngineView
+    from penstock.model.scaling import ScaleDecision
+    from penstock.model.series import SeriesPoint
+
+_MIN_PAUSE_S = 2.0
+_MIN_BUSY = 0.15
+_NEW_RATE_WEIGHT = 0.5
+
+
+class ScalingNumbers(Protocol):
+    """What is set about scaling.
+
+    ``interval_s`` is the length of a sample, ``start_s`` how long an executor is expected to take until one was seen
+    to, ``backlog_ratio`` the limit that policies keep below, ``down_every_s`` the time between two steps down.
+    ``warm_up_s`` is the time from the first complete observation in which nothing is decided, and from a change of size
+    in which nothing is learned of what an executor does: first batches start workers and connections, and what they
+    take says nothing of the load.
+    """
+
+    @property
+    def interval_s(self) -> float: ...  # noqa: D102 - told above
+    @property
+    def start_s(self) -> float: ...  # noqa: D102 - as above
+    @property
+    def backlog_ratio(self) -> float: ...  # noqa: D102 - as above
+    @property
+    def down_every_s(self) -> float: ...  # noqa: D102 - as above
+    @property
+    def warm_up_s(self) -> float: ...  # noqa: D102 - as above
+
+
+def scaler_setup(declaration: ExecutorsDeclaration, settings: ScalingNumbers) -> ScalerSetup:
+    """What a policy and its guards must know of an application, from what is declared and set."""
+    return ScalerSetup(
+        declaration.bounds,
+        interval_s=settings.interval_s,
+        start_s=settings.start_s,
+        backlog_ratio=settings.backlog_ratio,
+        down_every_s=settings.down_every_s,
+        budget_executor_hours=declaration.budget_executor_hours_per_day,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """What the fast tier said last: rows are shed, or a goal cannot be met."""
+
+    said_s: float
+    reason: str
+    demand_rows_per_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the policy wants, until it is asked again."""
+
+    executors: int
+    reason: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorRate:
+    """What one executor does in a second of busy time, measured on batches that began after the size had changed."""
+
+    rows_per_s: float | None = None
+    measured_from_s: float = float("-inf")
+    executors: int | None = None
+    valid_from_s: float = float("-inf")
+
+    def after(self, workload: Workload, executors: int, now_s: float, *, warm_up_s: float) -> ExecutorRate:
+        """The rate after an observation.
+
+        Examples
+        --------
+        >>> from penstock.control.workload import Workload
+        >>> load = Workload(processed_rows_per_s=600.0, busy_share=0.75, measured_from_s=95.0)
+        >>> rate = ExecutorRate().after(load, 2, 100.0, warm_up_s=30.0)
+        >>> rate.rows_per_s
+        400.0
+        >>> rate.after(load, 8, 101.0, warm_up_s=30.0).rows_per_s
+        400.0
+        """
+        rate = self
+        if executors != self.executors:
+            # The first size served already when the first batch began; later ones must warm up.
+            valid_from_s = float("-inf") if self.executors is None else now_s + warm_up_s
+            rate = evolve(rate, executors=executors, valid_from_s=valid_from_s)
+        measured_s, busy, done = workload.measured_from_s, workload.busy_share or 0.0, workload.processed_rows_per_s
+        if measured_s is None or measured_s <= rate.measured_from_s or measured_s < rate.valid_from_s:
+            return rate
+        if not done or busy < _MIN_BUSY or executors < 1:
+            return rate
+        new, old = done / busy / executors, rate.rows_per_s
+        smoothed = new if old is None else old + _NEW_RATE_WEIGHT * (new - old)
+        return evolve(rate, rows_per_s=smoothed, measured_from_s=measured_s)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingTierState:
+    """Snapshot of a :class:`ScalingTier`; ``scaler`` is that of the policy."""
+
+    decision: Executors | None = None
+    decided_s: float = float("-inf")
+    outcomes: OutcomeState = field(default_factory=OutcomeState)
+    sample: Sample = field(default_factory=Sample)
+    complete_s: float | None = None
+    answer: Answer | None = None
+    pressure: Pressure | None = None
+    pressed: int = 0
+    rate: ExecutorRate = field(default_factory=ExecutorRate)
+    refused: str = ""
+    held: int | None = None
+    fault: str = ""
+    scaler: Any = None
+
+
+class ScalingTier:
+    """Decides how many executors an application is to have, and tells what came of it.
+
+    Parameters
+    ----------
+    declaration
+        Bounds, policy and budget.
+    settings
+        Samples, limits and expected times.
+    goal_s
+        Latency goal of the queries, the shortest where they differ; may be set anew at any time.
+    trigger_s
+        How often a batch is to begin, for policies that go by it; None is batch after batch.
+    state
+        A snapshot to go on from; learned times alone are a state, too.
+    scaler
+        Another policy than the declared one, guards included.
+    is_acting
+        Whether decisions are applied; where they are not, nobody is waited for.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from penstock.control.workload import Workload
+    >>> from penstock.model import EngineView, Executor, ExecutorBounds, ExecutorsDeclaration
+    >>> settings = SimpleNamespace(interval_s=15.0, start_s=6.0, backlog_ratio=0.4, down_every_s=60.0, warm_up_s=0.0)
+    >>> tier = ScalingTier(ExecutorsDeclaration(ExecutorBounds(2, 12)), settings, goal_s=10.0)
+    >>> view, load = EngineView((Executor("0"), Executor("1"))), Workload(3_000.0, 0.0, 1.0, 800.0, 1.0, 900.0)
+    >>> [decision.reason for decision in tier.observe(view, load, 100.0)]
+    ['the first size, of 2 to 12 executors']
+    >>> tier.on_pressure(101.0, demand_rows_per_s=3_000.0, reason="rows are being shed")
+    >>> load = Workload(3_000.0, 0.0, 1.0, 800.0, 1.0, 900.0, 2_200.0, measured_from_s=99.0)
+    >>> [decision] = tier.observe(view, load, 102.0)
+    >>> decision.executors, decision.reason
+    (8, 'rows are being shed: 3,000 rows/s arrive, one executor does 400')
+    """
+
+    def __init__(
+        self,
+        declaration: ExecutorsDeclaration,
+        settings: ScalingNumbers,
+        *,
+        goal_s: float,
+        trigger_s: float | None = None,
+        state: ScalingTierState | None = None,
+        scaler: Scaler | None = None,
+        is_acting: bool = True,
+    ) -> None:
+        self.bounds = declaration.bounds
+        self.goal_s = goal_s
+        self.trigger_s = trigger_s
+        self._settings = settings
+        self._is_acting = is_acting
+        self._scaler = scaler or make_scaler(declaration.policy, scaler_setup(declaration, settings))
+        self._state = state or ScalingTierState()
+        self._outcomes = ExecutorOutcomes(settings.start_s, self._state.outcomes)
+        if self._state.scaler is not None:
+            self._scaler.restore(self._state.scaler)
+
+    def snapshot(self) -> ScalingTierState:
+        """Everything that decisions depend on; a tier that is built from it goes on exactly where this one stands."""
+        return evolve(self._state, outcomes=self._outcomes.snapshot(), scaler=self._scaler.snapshot())
+
+    @property
+    def decision(self) -> Executors | None:
+        """The decision in force, to be applied again as long as it is not there; None before the first."""
+        return self._state.decision
+
+    @property
+    def target(self) -> int:
+        """Executors that are to serve."""
+        return self.bounds.first if self._state.decision is None else self._state.decision.executors
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was decided is there."""
+        return self._outcomes.is_settled
+
+    @property
+    def starts(self) -> ServiceTime:
+        """How long executors took to come."""
+        return self._outcomes.starts
+
+    @property
+    def releases(self) -> ServiceTime:
+        """How long executors took to go."""
+        return self._outcomes.releases
+
+    @property
+    def points(self) -> tuple[SeriesPoint, ...]:
+        """Figures of the last observation, for the time series."""
+        return tuple(self._outcomes.points)
+
+    def on_pressure(self, now_s: float, *, reason: str, demand_rows_per_s: float | None = None) -> None:
+        """The fast tier sheds, or cannot keep a goal: executors are wanted before the sample ends.
+
+        It holds until :meth:`on_relief`, or until it was not said again for two samples. ``demand_rows_per_s`` is what
+        arrives at all queries, shed rows included; what the workload tells counts where it is more.
+        """
+        self._state = evolve(self._state, pressure=Pressure(now_s, reason, demand_rows_per_s))
+
+    def on_relief(self) -> None:
+        """Every goal is kept and nothing is shed: the policy is free again."""
+        self._state = evolve(self._state, pressure=None, pressed=0)
+
+    def observe(self, view: EngineView, workload: Workload, now_s: float) -> list[Decision]:
+        """One cycle: what came of earlier decisions, then what is to be."""
+        told: list[Decision] = []
+        if self._state.decision is None:
+            told.append(self._first(now_s))
+        assert self._state.decision is not None
+        told += self._outcomes.settle(view, self._state.decision, now_s)
+        told += self._ask_when_due(view, workload, now_s)
+        told += self._decide(view, now_s)
+        if self._is_acting:
+            current = self._state.decision
+            step = plan_step(view.executors, current.executors, standby=current.standby)
+            self._outcomes.expect(step, view, current.number, now_s)
+        return told
+
+    # -- what is wanted ----------------------------------------------------------------------------------------------
+
+    def _first(self, now_s: float) -> Executors:
+        low, high, first = self.bounds.min_executors, self.bounds.max_executors, self.bounds.first
+        standby = self.bounds.total(first) - first
+        waiting = f" with {standby} on standby" if standby else ""
+        decision = Executors(
+            cause="start",
+            reason=f"the first size, of {low} to {high} executors{waiting}",
+            executors=first,
+            standby=standby,
+            number=1,
+        )
+        self._state = evolve(self._state, decision=decision, decided_s=now_s)
+        self._outcomes.begin(decision)
+        return decision
+
+    def _ask_when_due(self, view: EngineView, workload: Workload, now_s: float) -> list[Decision]:
+        """Take the observation in, and ask the policy where the sample is over or cannot be waited for."""
+        state, settings = self._state, self._settings
+        rate = state.rate.after(workload, len(view.serving), now_s, warm_up_s=settings.warm_up_s)
+        complete_s = state.complete_s
+        if complete_s is None and workload.backlog_rows is not None and workload.busy_share is not None:
+            complete_s = now_s
+        if state.pressure is not None and now_s > state.pressure.said_s + 2.0 * settings.interval_s:
+            state = evolve(state, pressure=None, pressed=0)
+        self._state = state = evolve(state, rate=rate, complete_s=complete_s)
+        if complete_s is not None and now_s < complete_s + settings.warm_up_s:
+            return []
+        sample = state.sample.with_(workload, now_s, goal_s=self.goal_s)
+        need = self._need(workload)
+        assert sample.began_s is not None
+        is_over = now_s - sample.began_s >= settings.interval_s
+        is_pressing = (
+            need is not None
+            and need.executors > max(self.target, state.pressed)
+            and now_s >= state.decided_s + _MIN_PAUSE_S
+        )
+        if not is_over and not is_pressing:
+            self._state = evolve(state, sample=sample)
+            return []
+        pressed = 0 if need is None else need.executors
+        self._state = evolve(state, sample=sample.following(), pressed=pressed)
+        return self._ask(sample, need, len(view.serving))
+
+    def _need(self, workload: Workload) -> Need | None:
+        """Executors that unshed demand takes, by what one does in busy time; None where nobody presses or knows."""
+        pressure, rate = self._state.pressure, self._state.rate.rows_per_s
+        if pressure is None or not rate:
+            return None
+        demand = max(pressure.demand_rows_per_s or 0.0, workload.arrival_rows_per_s or 0.0)
+        needed = max(1, whole_executors(demand / (rate * self._scaler.fill)))
+        return Need(needed, f"{pressure.reason}: {demand:,.0f} rows/s arrive, one executor does {rate:,.0f}")
+
+    def _ask(self, sample: Sample, need: Need | None, executors: int) -> list[Decision]:
+        signal = sample.signal(executors=executors, requested=self.target, goal_s=self.goal_s, trigger_s=self.trigger_s)
+        is_pressed = self._state.pressure is not None
+        signal = evolve(signal, need=need, is_shedding=signal.is_shedding or is_pressed)
+        try:
+            found = self._scaler.decide(signal)
+        except Exception as error:  # noqa: BLE001 - a policy that fails must not take the executors with it
+            return self._failed(error)
+        # What there may not be is left to clamp(), which knows of room, too.
+        is_refused = found.kind is ScaleKind.INFEASIBLE and found.wanted is not None
+        wanted = found.wanted if is_refused and found.wanted is not None else found.executors
+        cause = "pressure" if need is not None and found.reason.startswith(need.reason) else self._scaler.name
+        self._state = evolve(self._state, answer=Answer(wanted, found.reason, cause), fault="")
+        return self._held_back(found, cause)
+
+    def _held_back(self, found: ScaleDecision, cause: str) -> list[Decision]:
+        """A wish that the guards hold back is told once, as long as it is the same."""
+        is_held = found.kind is ScaleKind.HOLD and found.wanted not in (None, found.executors)
+        held, before = found.wanted if is_held else None, self._state.held
+        self._state = evolve(self._state, held=held)
+        return [Hold(cause=cause, reason=found.reason)] if held is not None and held != before else []
+
+    def _failed(self, error: Exception) -> list[Decision]:
+        """Fail open, and say so once as long as it goes on."""
+        what = str(error).splitlines()[0] if str(error) else "no message"
+        reason = f"{type(error).__name__}: {what}; the number of executors stays as it is"
+        before = self._state.fault
+        self._state = evolve(self._state, fault=reason)
+        return [] if reason == before else [Fault(cause=f"policy {self._scaler.name}", reason=reason)]
+
+    # -- what is to be -----------------------------------------------------------------------------------------------
+
+    def _decide(self, view: EngineView, now_s: float) -> list[Decision]:
+        answer = self._state.answer
+        if answer is None:
+            return []
+        held = clamp(answer.executors, self.bounds, view.available)
+        is_short, before = held.executors < answer.executors, self._state.refused
+        refused = held.limit if is_short else ""
+        self._state = evolve(self._state, refused=refused)
+        told: list[Decision] = []
+        if refused and refused != before:
+            told.append(Infeasible(cause=answer.cause, reason=f"{held.why}: {answer.reason}"))
+        if held.executors != self.target:
+            told += self._change(answer, held, view, now_s)
+        elif before and not refused:
+            told.append(Hold(cause=answer.cause, reason=f"{answer.executors} executors fit again: {answer.reason}"))
+        return told
+
+    def _change(self, answer: Answer, held: Clamped, view: EngineView, now_s: float) -> list[Decision]:
+        current = self._state.decision
+        assert current is not None
+        expected_s = self._outcomes.expected_s(current.executors, held.executors, view)
+        decision = Executors(
+            cause=answer.cause,
+            reason=f"{answer.reason}; {held.why}" if held.why else answer.reason,
+            expected={} if expected_s is None else {"service_s": expected_s},
+            executors=held.executors,
+            standby=self.bounds.total(held.executors) - held.executors,
+            previous_executors=current.executors,
+            number=current.number + 1,
+        )
+        self._state = evolve(self._state, decision=decision, decided_s=now_s)
+        return [decision, *(self._outcomes.follow(decision, view, now_s) if self._is_acting else [])]

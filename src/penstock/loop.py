@@ -1,0 +1,218 @@
+"""The one loop: collect, on_event, record, apply what is recorded.
+
+Whatever happens to an application becomes an event; the logic answers with decisions; they are recorded, and only then
+applied. Every cycle the loop compares what is recorded with what is there, and applies again what is not in force: a
+crash, a lost call or somebody else's hand heals itself. Failing open, observe-only and the locks live here, once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.control.events import BatchPlanned, QueryEnded, Tick
+from penstock.errors import PenstockError
+from penstock.model import APPLICATION, Mode
+from penstock.model.decision import Decision, Executors, Fault, KeepRatio, ReadLimit, Release, to_action
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.control.application import ApplicationLogic
+    from penstock.control.events import Event
+    from penstock.model import QueryName
+    from penstock.store import Store
+
+logger = logging.getLogger("penstock")
+
+_ENDS_WITHIN_S = 10.0
+
+
+class Plant(Protocol):
+    """What the loop acts on: Spark, or the simulator."""
+
+    def observe(self) -> Sequence[Event]:
+        """What is there now, as events; asked once a cycle."""
+        ...
+
+    def apply(self, decision: Decision) -> None:
+        """Put a decision in force; the same one again changes nothing."""
+        ...
+
+    def in_force(self, decision: Decision) -> bool:
+        """Whether what a decision asks for is there."""
+        ...
+
+    def restore(self, query: QueryName) -> None:
+        """Give a query back what it came with, as if nobody had ever acted on it."""
+        ...
+
+
+class Loop:
+    """Runs one application's logic on one plant.
+
+    Parameters
+    ----------
+    logic
+        Decides.
+    plant
+        Is acted on.
+    store
+        Decisions go there before they are applied.
+    mode
+        In observe mode decisions are recorded and nothing is done.
+    clock
+        Seconds since the epoch, or virtual ones.
+    """
+
+    def __init__(
+        self, logic: ApplicationLogic, plant: Plant, store: Store, *, mode: Mode, clock: Callable[[], float]
+    ) -> None:
+        self.logic, self.plant, self.store, self.mode = logic, plant, store, mode
+        self._clock = clock
+        self._deciding = threading.RLock()
+        self._acting: dict[QueryName, threading.RLock] = {}
+        self._standing: dict[tuple[QueryName, type[Decision], int], Decision] = {}
+        self._faulted = ""
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is decided any more."""
+        return self._closed.is_set()
+
+    # Events
+
+    def handle(self, event: Event) -> list[Decision]:
+        """Decide on an event, record the decisions and apply what is recorded; errors come out."""
+        with self._deciding:
+            if self._closed.is_set():
+                return []
+            decisions = self.logic.on_event(event, self._clock())
+            news = [decision for decision in decisions if self._is_news(decision)]
+            self.record(news)
+        for decision in news:
+            self._apply(decision)
+        return decisions
+
+    def answer(self, event: BatchPlanned) -> KeepRatio | None:
+        """What a planned batch keeps, recorded before it is told; None for a query that is not governed."""
+        answers = [decision for decision in self.handle(event) if isinstance(decision, KeepRatio)]
+        return answers[-1] if answers and self.mode is Mode.ACT else None
+
+    def record(self, decisions: Sequence[Decision]) -> None:
+        """Put decisions on record, all of them or none; what stands is what is on record."""
+        if not decisions:
+            return
+        self.store.append_all([to_action(decision) for decision in decisions], time_s=self._clock(), mode=self.mode)
+        for decision in decisions:
+            self._standing[_key(decision)] = decision
+
+    def _is_news(self, decision: Decision) -> bool:
+        """Whether a decision says something that is not on record: a batch that asks again gets what is there."""
+        known = self._standing.get(_key(decision))
+        if not isinstance(decision, KeepRatio) or not isinstance(known, KeepRatio):
+            return True
+        same_batch = known.batch_id == decision.batch_id and known.keep_ratio == decision.keep_ratio
+        # While everything is kept there is nothing to tell: a batch without a record keeps the ratio of the last one.
+        return not same_batch and not (known.keep_ratio >= 1.0 and decision.keep_ratio >= 1.0)
+
+    def _apply(self, decision: Decision) -> None:
+        if self.mode is not Mode.ACT or not isinstance(decision, ReadLimit | KeepRatio | Executors):
+            return
+        with self.lock_of(decision.query):
+            # Under the query's lock: a limit decided before a release must not be put in force after it.
+            if self._standing.get(_key(decision)) is decision:
+                self.plant.apply(decision)
+
+    def lock_of(self, query: QueryName) -> threading.RLock:
+        """The lock under which one query is acted on; a slow query holds up nobody else."""
+        with self._deciding:
+            return self._acting.setdefault(query, threading.RLock())
+
+    # Cycles
+
+    def cycle(self) -> None:
+        """Observe, decide on what is seen, and apply again whatever is recorded and not in force."""
+        for event in (*self.plant.observe(), Tick()):
+            self.handle(event)
+        points = self.logic.take_points()
+        if points:
+            self.store.append_points(points)
+        if self.mode is Mode.ACT:
+            with self._deciding:
+                standing = [each for each in self._standing.values() if isinstance(each, ReadLimit | Executors)]
+            for decision in standing:
+                if not self.plant.in_force(decision):
+                    self._apply(decision)
+
+    def start(self, every_s: float) -> None:
+        """Run cycles on a thread of its own."""
+        self._thread = threading.Thread(target=self._run, args=(every_s,), name="penstock-loop", daemon=True)
+        self._thread.start()
+
+    def _run(self, every_s: float) -> None:
+        while not self._closed.wait(every_s):
+            try:
+                self.cycle()
+                self._faulted = ""
+            except Exception as error:  # noqa: BLE001 - the queries must go on without the loop
+                self.fault(APPLICATION, "cycle", error)
+
+    def close(self) -> None:
+        """Decide no more."""
+        self._closed.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_ENDS_WITHIN_S)
+
+    # The end of governing, asked for or not
+
+    def release(self, query: QueryName, cause: str, why: str) -> None:
+        """Stop deciding about a query and give it back what it came with."""
+        reason = f"{why}; its sources have their own limits again"
+        try:
+            with self._deciding:
+                self.logic.on_event(QueryEnded(query), self._clock())
+                self._forget(query)
+                self.record([Release(query=query, cause=cause, reason=reason)])
+        finally:
+            with self.lock_of(query):
+                self.plant.restore(query)
+
+    def fault(self, query: QueryName, cause: str, error: Exception) -> None:
+        """Fail open: what Penstock cannot handle runs on as if Penstock were not there. Never raises."""
+        what = str(error).splitlines()[0] if str(error) else "no message"
+        if query == APPLICATION:
+            reason = f"{type(error).__name__}: {what}; everything stays as it is"
+            if reason == self._faulted:
+                return
+            self._faulted = reason
+        else:
+            reason = f"{type(error).__name__}: {what}; the query runs on as if Penstock were not there"
+        logger.warning("%s: %s", query or "application", reason, exc_info=not isinstance(error, PenstockError))
+        if query != APPLICATION:
+            self._let_go(query)
+        try:
+            self.record([Fault(query=query, cause=cause, reason=reason)])
+        except Exception:
+            logger.exception("the fault of %s could not be recorded", query or "the application")
+
+    def _let_go(self, query: QueryName) -> None:
+        try:
+            with self._deciding:
+                self.logic.on_event(QueryEnded(query), self._clock())
+                self._forget(query)
+            with self.lock_of(query):
+                self.plant.restore(query)
+        except Exception:
+            logger.exception("query %s could not be given back what it came with", query)
+
+    def _forget(self, query: QueryName) -> None:
+        self._standing = {key: decision for key, decision in self._standing.items() if key[0] != query}
+
+
+def _key(decision: Decision) -> tuple[QueryName, type[Decision], int]:
+    """What a later decision takes the place of: one limit for each source, one of everything else."""
+    return decision.query, type(decision), decision.source if isinstance(decision, ReadLimit) else -1

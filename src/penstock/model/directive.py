@@ -1,0 +1,107 @@
+"""Directives: what one batch is told to keep of its rows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import InvalidGoalError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.model.decision import KeepRatio
+
+NOTHING_LATE_S = -1e15
+"""A moment before which no row arrived; as an array of numbers has no place for None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """What a batch is told; the part of a :class:`~penstock.model.decision.KeepRatio` that its tasks need.
+
+    Parameters
+    ----------
+    batch_id
+        The batch that it was made for.
+    keep_ratio
+        Part of its rows that is kept; one or more keeps everything.
+    keep_floor
+        The least that is kept of any row.
+    late_before_s
+        Rows that arrived before this moment (seconds since the epoch) are late, and of them no more is kept than the
+        floor; None where no row counts as late.
+
+    Examples
+    --------
+    >>> directive = Directive(7, keep_ratio=0.4, keep_floor=0.1, late_before_s=1_790_000_000.5)
+    >>> directive.to_array(answered=True)
+    [0.4, 0.1, 1790000000.5, 1.0]
+    >>> directive.to_json()
+    '{"batch_id": 7, "keep_ratio": 0.4, "keep_floor": 0.1, "late_before_s": 1790000000.5}'
+    >>> Directive.from_json(directive.to_json()) == directive
+    True
+    >>> directive.as_fallback(9)
+    Directive(batch_id=9, keep_ratio=0.4, keep_floor=0.1, late_before_s=None)
+    """
+
+    batch_id: int
+    keep_ratio: float = 1.0
+    keep_floor: float = 0.0
+    late_before_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.keep_ratio > 0 or not isfinite(self.keep_ratio):
+            # A row kept with probability zero has no weight: every estimate that it belongs to would be wrong.
+            raise InvalidGoalError(
+                f"a keep ratio of {self.keep_ratio!r} has no weights: it must be above zero, so set a minimum accuracy "
+                "above zero"
+            )
+        if not 0 <= self.keep_floor <= 1:
+            raise InvalidGoalError(f"a keep floor of {self.keep_floor!r} means nothing: it must be from 0 to 1")
+        if self.late_before_s is not None and not isfinite(self.late_before_s):
+            raise InvalidGoalError(f"{self.late_before_s!r} is no moment: give seconds since the epoch, or None")
+
+    @classmethod
+    def from_decision(cls, decision: KeepRatio) -> Directive:
+        """The directive that carries a decision out."""
+        return cls(decision.batch_id, decision.keep_ratio, decision.keep_floor, decision.late_before_s)
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Directive:
+        """Read what :meth:`to_plain` gave; ValueError, TypeError or KeyError for anything else."""
+        late_before_s = values["late_before_s"]
+        return cls(
+            batch_id=int(values["batch_id"]),
+            keep_ratio=float(values["keep_ratio"]),
+            keep_floor=float(values["keep_floor"]),
+            late_before_s=None if late_before_s is None else float(late_before_s),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Directive:
+        """Read what :meth:`to_json` wrote; ValueError, TypeError or KeyError for anything else."""
+        return cls.from_plain(json.loads(text))
+
+    def to_plain(self) -> dict[str, Any]:
+        """The fields, as JSON holds them."""
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """The directive as text."""
+        return json.dumps(self.to_plain())
+
+    def to_array(self, *, answered: bool) -> list[float]:
+        """The directive for a guard: keep ratio, keep floor, moment before which rows are late, whether answered.
+
+        Numbers in an array, because Spark writes a plain number into the code that it compiles, and would compile anew
+        for every other number.
+        """
+        late_before_s = NOTHING_LATE_S if self.late_before_s is None else self.late_before_s
+        return [self.keep_ratio, self.keep_floor, late_before_s, 1.0 if answered else 0.0]
+
+    def as_fallback(self, batch_id: int) -> Directive:
+        """The same for a batch that it was not made for: which of its rows would be late is not known."""
+        return replace(self, batch_id=batch_id, late_before_s=None)

@@ -1,0 +1,115 @@
+"""The only place that touches members of Spark which are not public API.
+
+Every member is listed in :data:`MEMBERS` with the ability that rests on it. :func:`probe` looks for each of them when
+Penstock attaches; what is missing in some version of Spark switches off one ability, with its name, and nothing else.
+
+Tried with pyspark 4.2 on Java 17.
+"""
+
+from __future__ import annotations
+
+from penstock.spark.internals.executors import (
+    ExecutorTotals,
+    LiveExecutor,
+    call_from_standby,
+    engine_cores,
+    executor_heap_max_bytes,
+    executor_totals,
+    failed_tasks,
+    is_allocated_by_spark,
+    is_graceful,
+    is_on_standby,
+    live_executors,
+    put_on_standby,
+    release_executor,
+    request_executors,
+)
+from penstock.spark.internals.files import FileCount, files_of_batch, files_waiting
+from penstock.spark.internals.handles import JavaObject, class_name
+from penstock.spark.internals.jobs import core_seconds, rows_read
+from penstock.spark.internals.limits import (
+    byte_limit,
+    file_limit,
+    python_limit,
+    python_reader_takes_limits,
+    read_limit_of,
+    row_limit,
+    set_read_limit,
+    with_minimum,
+)
+from penstock.spark.internals.members import MEMBERS, Ability, Member, probe
+from penstock.spark.internals.queries import (
+    RunningBatch,
+    SourceOffsets,
+    execution_of,
+    is_micro_batch,
+    is_planned,
+    plan_mentions,
+    plan_now,
+    reads_all_in_one_batch,
+    running_batch,
+    send_to_tasks,
+    sources_of,
+    trigger_of,
+    uncommitted_batch,
+    unwrapped,
+    writer_query_name,
+)
+from penstock.spark.internals.reports import last_report, reports_after, take_reports_as_text
+from penstock.spark.internals.session import end_session, require_classic_session
+
+__all__ = [
+    "MEMBERS",
+    "Ability",
+    "ExecutorTotals",
+    "FileCount",
+    "JavaObject",
+    "LiveExecutor",
+    "Member",
+    "RunningBatch",
+    "SourceOffsets",
+    "byte_limit",
+    "call_from_standby",
+    "class_name",
+    "core_seconds",
+    "end_session",
+    "engine_cores",
+    "execution_of",
+    "executor_heap_max_bytes",
+    "executor_totals",
+    "failed_tasks",
+    "file_limit",
+    "files_of_batch",
+    "files_waiting",
+    "is_allocated_by_spark",
+    "is_graceful",
+    "is_micro_batch",
+    "is_on_standby",
+    "is_planned",
+    "last_report",
+    "live_executors",
+    "plan_mentions",
+    "plan_now",
+    "probe",
+    "put_on_standby",
+    "python_limit",
+    "python_reader_takes_limits",
+    "read_limit_of",
+    "reads_all_in_one_batch",
+    "release_executor",
+    "reports_after",
+    "request_executors",
+    "require_classic_session",
+    "row_limit",
+    "rows_read",
+    "running_batch",
+    "send_to_tasks",
+    "set_read_limit",
+    "sources_of",
+    "take_reports_as_text",
+    "trigger_of",
+    "uncommitted_batch",
+    "unwrapped",
+    "with_minimum",
+    "writer_query_name",
+]

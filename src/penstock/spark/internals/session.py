@@ -1,0 +1,37 @@
+"""Sessions: which can be governed, and how one ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.errors import UnsupportedSessionError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_JVM_ENDS_WITHIN_S = 30.0
+
+
+def require_classic_session(spark: SparkSession) -> None:
+    """Refuse a session that has no JVM to talk to."""
+    if not hasattr(spark, "_jvm") or not hasattr(spark, "_jsparkSession"):
+        kind = f"{type(spark).__module__}.{type(spark).__name__}"
+        raise UnsupportedSessionError(
+            f"{kind} is not a classic Spark session. A Spark Connect client has no driver of its own, so Penstock "
+            "cannot act there: attach in the application that hosts the queries (without SPARK_REMOTE or .remote(...))"
+        )
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop a session and wait for the end of its JVM, which else outlives the program by a moment."""
+    from pyspark import SparkContext  # noqa: PLC0415 - Spark is imported only where it is used
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - what this package is for
+    spark.stop()
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return  # somebody else's JVM
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - the next session starts a JVM of its own
+    gateway.shutdown()
+    process.stdin.close()
+    process.wait(timeout=_JVM_ENDS_WITHIN_S)

@@ -1,0 +1,219 @@
+"""One streaming query of the session: what it is, what it does, and what it runs under."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from penstock.estimate.arrival import ArrivalRate
+from penstock.model import Metric, QuerySpec, SeriesPoint
+from penstock.spark import internals
+from penstock.spark.collector import GUARD_PREFIX, ProgressCollector, parse_progress
+from penstock.spark.directives import TIMEOUT_PROPERTY, directive_properties
+from penstock.spark.internals import Ability
+from penstock.spark.sources import build_limit, describe_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.control.query_logic import QueryLogic
+    from penstock.model import BatchSignal, PlannedBatch, QueryName
+    from penstock.model.directive import Directive
+    from penstock.spark.directives import Answer
+    from penstock.spark.internals import JavaObject
+    from penstock.spark.sources import LiveSource
+
+_ARRIVAL_HALF_LIFE_S = 10.0
+_PLANNED_WITHIN_S = 30.0
+_REMEMBERED_ANSWERS = 16
+
+
+class WatchedQuery:
+    """A query of the session, observed; governed as well once the loop decides about it."""
+
+    def __init__(
+        self, spark: SparkSession, query: StreamingQuery, name: QueryName, missing: Collection[Ability]
+    ) -> None:
+        self.name = name
+        self.query = query
+        self.query_id = str(query.id)
+        self.sources: tuple[LiveSource, ...] = ()
+        self.has_guard = False
+        self.is_governed = False
+        self.uncommitted_batch: int | None = None
+        self.answers: dict[tuple[int, str | None], Answer] = {}
+        self.answering = threading.Lock()
+        self._spark = spark
+        self._missing = missing
+        self._collector = ProgressCollector(spark, name)
+        self._interval_s = 0.0
+        self._last_job: int | None = None
+        self._applied: dict[int, JavaObject] = {}
+        self._told = False
+        self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
+
+    @property
+    def execution(self) -> JavaObject:
+        """What runs its batches."""
+        return internals.execution_of(self.query)
+
+    @property
+    def is_micro_batch(self) -> bool:
+        """Whether the query runs in batches, without which there is nothing to limit."""
+        return internals.is_micro_batch(self.execution)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has nothing to read and works on nothing: no batch for a while is either that or a long one."""
+        status = self.query.status
+        return not status["isDataAvailable"] and not status["isTriggerActive"]
+
+    # What it is
+
+    def describe(self, *, starting: bool) -> QuerySpec:
+        """Its sources and trigger; a query that has no plan yet is waited for, or made to plan where it starts."""
+        execution = self.execution
+        if starting:
+            internals.plan_now(execution)
+        else:
+            self._await_plan(execution)
+        if not self.sources:
+            self.sources = describe_sources(execution, self._missing)
+        _, self._interval_s = internals.trigger_of(execution)
+        self.has_guard = internals.plan_mentions(execution, GUARD_PREFIX) and Ability.CHANNEL not in self._missing
+        if starting and Ability.PLANNED not in self._missing:
+            self.uncommitted_batch = internals.uncommitted_batch(execution)
+        return QuerySpec(self.name, tuple(source.spec for source in self.sources), self._interval_s)
+
+    def past_signals(self) -> tuple[BatchSignal, ...]:
+        """What it did before it was adopted."""
+        reports = [parse_progress(report.json) for report in self.query.recentProgress if report.numInputRows > 0]
+        return tuple(self.signal(report) for report in reports)
+
+    def _await_plan(self, execution: JavaObject) -> None:
+        """Wait for the sources of a query that was started a moment ago: it creates them on its own thread."""
+        deadline_s = time.monotonic() + _PLANNED_WITHIN_S
+        while self.query.isActive and not internals.is_planned(execution) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+
+    # What it does
+
+    def signal(self, progress: Mapping[str, Any]) -> BatchSignal:
+        """What a progress report says."""
+        if not self.sources and self.is_micro_batch:
+            self.sources = describe_sources(self.execution, self._missing)
+        return self._collector.signal(progress, self.sources)
+
+    def planned(self, batch_id: int) -> PlannedBatch | None:
+        """What a batch that asks takes and leaves; None where its sources do not count rows."""
+        if Ability.PLANNED in self._missing:
+            return None
+        running = internals.running_batch(self.execution, batch_id, [source.java_source for source in self.sources])
+        return None if running is None else self._collector.planned(running, self.sources)
+
+    def core_seconds(self) -> float | None:
+        """Seconds that the query's jobs kept cores busy since the last call; None at the first."""
+        if Ability.EXECUTORS in self._missing:
+            return None
+        is_first = self._last_job is None
+        group = str(self.query.runId)
+        busy_s, self._last_job = internals.core_seconds(self._spark, group, -1 if is_first else self._last_job or 0)
+        return None if is_first else busy_s
+
+    # What it runs under
+
+    def set_limit(self, source: int, units: int) -> None:
+        """Limit a source from the next planned batch on."""
+        live = self.sources[source]
+        limit = build_limit(self._spark, live, units)
+        internals.set_read_limit(self.execution, live.java_source, limit)
+        self._applied[source] = limit
+
+    def has_limit(self, source: int) -> bool:
+        """Whether the limit that was set last is the one in force."""
+        applied = self._applied.get(source)
+        if applied is None:
+            return False
+        return bool(internals.read_limit_of(self.execution, self.sources[source].java_source).equals(applied))
+
+    def tell(self, endpoint: str, token: str, fallback: Directive | None, timeout_s: float) -> None:
+        """Tell the tasks of batches to come where to ask, and what holds without an answer."""
+        execution = self.execution
+        internals.send_to_tasks(execution, TIMEOUT_PROPERTY, repr(timeout_s))
+        for name, value in directive_properties(endpoint, token, fallback):
+            internals.send_to_tasks(execution, name, value)
+        self._told = True
+
+    def remember(self, key: tuple[int, str | None], answer: Answer) -> None:
+        """Keep an answer for whoever asks again while its batch runs; the log has it for ever."""
+        self.answers[key] = answer
+        while len(self.answers) > _REMEMBERED_ANSWERS:
+            self.answers.pop(next(iter(self.answers)))
+
+    def restore(self) -> None:
+        """Give every source the limit that it came with, and its tasks nothing to ask."""
+        self.is_governed = False
+        if not self.query.isActive:
+            return
+        execution = self.execution
+        if self._told:
+            for name, value in directive_properties("", "", None):
+                internals.send_to_tasks(execution, name, value)
+            self._told = False
+        for index in list(self._applied):
+            source = self.sources[index]
+            internals.set_read_limit(execution, source.java_source, source.own_limit)
+            del self._applied[index]
+
+    # What is kept of it
+
+    def points(self, signal: BatchSignal, logic: QueryLogic | None) -> list[SeriesPoint]:
+        """Time-series points of a batch and of what is learned so far."""
+        values: dict[Metric, float | None] = {
+            Metric.BATCH_ROWS: signal.rows,
+            Metric.BATCH_DURATION_S: signal.duration_s,
+            Metric.LAG_ROWS: signal.lag_rows,
+            Metric.PROCESSED_ROWS_PER_S: signal.rows_per_s,
+            Metric.STATE_ROWS: signal.state_rows,
+            Metric.STATE_BYTES: signal.state_bytes,
+        }
+        if signal.guard is not None:
+            values[Metric.KEEP_RATIO] = min(1.0, signal.guard.keep_ratio)
+            values[Metric.MEASURED_ACCURACY] = signal.guard.kept_ratio
+            if signal.guard.oldest_arrival_s is not None:
+                values[Metric.OLDEST_ROW_AGE_S] = signal.finished_s - signal.guard.oldest_arrival_s
+        if logic is None:
+            # Of governed queries the logic knows; it alone estimates then.
+            self._arrivals.update(planned_s=signal.started_s, rows=signal.rows, lag_rows=signal.lag_rows)
+            values[Metric.ARRIVAL_ROWS_PER_S] = self._arrivals.rate_rows_per_s
+        else:
+            values[Metric.READ_LIMIT_ROWS] = logic.budget_rows
+            values[Metric.ARRIVAL_ROWS_PER_S] = logic.arrival_rows_per_s
+            if logic.batch_time.batches:
+                values[Metric.BATCH_OVERHEAD_S] = logic.batch_time.overhead_s
+                values[Metric.READ_COST_PER_ROW_S] = logic.batch_time.read_cost_s
+                values[Metric.COST_PER_ROW_S] = logic.batch_time.work_cost_s
+        points = [
+            SeriesPoint(signal.finished_s, self.name, metric, float(value), signal.batch_id)
+            for metric, value in values.items()
+            if value is not None
+        ]
+        points += [
+            SeriesPoint(signal.finished_s, self.name, Metric.BATCH_DURATION_S, value, signal.batch_id, phase)
+            for phase, value in signal.phases_s
+            if phase != "triggerExecution"
+        ]
+        if len(signal.sources) > 1:
+            points += [
+                SeriesPoint(
+                    signal.finished_s, self.name, Metric.LAG_ROWS, source.lag_rows, signal.batch_id,
+                    f"source {source.index}",
+                )
+                for source in signal.sources
+                if source.lag_rows is not None
+            ]  # fmt: skip
+        return points

@@ -1,0 +1,92 @@
+"""Tier two settles from any start, or says who is starved and why."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.control.allocation import allocate
+from penstock.control.utility import Utility, UtilityKind
+from penstock.model.graph import Element, ElementGraph, Engine, InputStream
+from penstock.research.fluid import FluidGraph, Verdict
+
+BUFFER_ROWS = 50.0
+STEPS = 3000
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> ElementGraph:
+    """A few elements, each reading the stream or one before it, on a few engines."""
+    count = draw(st.integers(2, 7))
+    engines = tuple(Engine(f"n{index}") for index in range(draw(st.integers(1, 3))))
+    elements = []
+    for index in range(count):
+        source = "s" if index == 0 else f"p{draw(st.integers(0, index - 1))}"
+        engine = draw(st.sampled_from(engines)).name
+        elements.append(Element(f"p{index}", engine, (source,), draw(st.floats(50.0, 400.0)), weight=1.0))
+    return ElementGraph(engines, (InputStream("s", draw(st.floats(20.0, 400.0))),), tuple(elements))
+
+
+@settings(max_examples=20, deadline=None)
+@given(graphs(), st.data())
+def test_every_buffer_settles_or_is_explained(graph: ElementGraph, data: st.DataObject) -> None:
+    """From random buffers and rate errors every buffer ends within 5 % of its target, or the record has the cause.
+
+    A starved element asks for more than its inputs bring, while they bring all that they have; an overrun one has a
+    sibling that asks for more than itself, which max-flow follows.
+    """
+    count = len(graph.elements)
+    start = data.draw(st.lists(st.floats(0.0, BUFFER_ROWS), min_size=count, max_size=count))
+    errors = data.draw(st.lists(st.floats(-50.0, 50.0), min_size=count, max_size=count))
+    found = allocate(graph, Utility(UtilityKind.LOG))
+    fluid = FluidGraph(graph, found.cores, buffer_rows=BUFFER_ROWS, initial_rows=start, initial_errors=errors)
+    verdicts = fluid.run(STEPS)
+    for index, verdict in enumerate(verdicts):
+        if verdict.outcome == "starved":
+            check_starved(graph, verdicts, index)
+        elif verdict.outcome == "overrun":
+            check_overrun(graph, verdicts, index)
+        else:
+            assert verdict.outcome == "settled", verdict.reason
+
+
+def check_starved(graph: ElementGraph, verdicts: list[Verdict], index: int) -> None:
+    """It asked for more than came, and whoever feeds it gave all: its rows or, an element, its CPU."""
+    own = verdicts[index]
+    assert own.brought_rows_per_s < own.asked_rows_per_s, own.reason
+    assert own.reason.startswith(f"{own.element} is starved: {graph.elements[index].reads[0]} bring")
+    assert own.processed_rows_per_s == pytest.approx(own.brought_rows_per_s, rel=0.02, abs=0.1)
+    if graph.stream_rows_per_s[index]:
+        assert own.brought_rows_per_s == pytest.approx(sum(graph.stream_rows_per_s[index]), rel=0.01)
+        return
+    [feeder] = [verdicts[place] for place in graph.feeders[index]]
+    assert own.brought_rows_per_s == pytest.approx(feeder.processed_rows_per_s, rel=0.01, abs=0.1)
+    has_no_more_cpu = feeder.processed_rows_per_s >= 0.98 * feeder.able_rows_per_s
+    assert has_no_more_cpu or feeder.outcome == "starved", (own.reason, feeder.reason)
+
+
+def check_overrun(graph: ElementGraph, verdicts: list[Verdict], index: int) -> None:
+    """More came than it asked for, and a sibling asked for more than it did."""
+    own = verdicts[index]
+    assert own.brought_rows_per_s > own.asked_rows_per_s, own.reason
+    siblings = {reader for feeder in graph.feeders[index] for reader in graph.readers[feeder]} - {index}
+    assert any(verdicts[place].asked_rows_per_s > own.asked_rows_per_s for place in siblings), own.reason
+    assert "following the faster" in own.reason
+
+
+def test_chain_settles_at_its_bottleneck() -> None:
+    """The bottleneck and all before it settle at half a buffer; what comes after is starved, and is told so."""
+    elements = tuple(
+        Element(f"p{index}", f"n{index}", ("s",) if index == 0 else (f"p{index - 1}",), rate, weight=1.0 + index)
+        for index, rate in enumerate((200.0, 80.0, 300.0))
+    )
+    graph = ElementGraph(tuple(Engine(f"n{index}") for index in range(3)), (InputStream("s", 150.0),), elements)
+    cores = {"p0": 0.4, "p1": 1.0, "p2": 0.27}
+    fluid = FluidGraph(
+        graph, cores, buffer_rows=50.0, initial_rows=(50.0, 0.0, 50.0), initial_errors=(20.0, -20.0, 0.0)
+    )
+    verdicts = fluid.run(STEPS)
+    assert [verdict.outcome for verdict in verdicts] == ["settled", "settled", "starved"]
+    assert verdicts[2].reason.startswith("p2 is starved: p1 bring 80 rows/s, and it asks for ")
+    assert verdicts[2].asked_rows_per_s > 80.0

@@ -1,0 +1,105 @@
+"""The first batch of a query that ran before."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.control.events import WarmStart
+from penstock.estimate.batch_time import BatchTimeModel
+from penstock.model import APPLICATION, Goal, Metric, Mode, QueryName, SeriesPoint
+from penstock.model.decision import Govern, KeepRatio, to_action
+from penstock.settings import AdmissionSettings
+from penstock.spark.warm_start import answers_on_record, executor_times, warm_start
+from penstock.store import MemoryStore
+
+QUERY = QueryName("clicks")
+NOW_S = 1_700_000_000.0
+
+
+def store_with(rows: float, duration_s: float, *, age_s: float = 60.0, batches: int = 5) -> MemoryStore:
+    store = MemoryStore()
+    for index in range(batches):
+        at = NOW_S - age_s + index
+        store.append_points(
+            [
+                SeriesPoint(at, QUERY, Metric.BATCH_ROWS, rows, index),
+                SeriesPoint(at, QUERY, Metric.BATCH_DURATION_S, duration_s, index),
+                SeriesPoint(at, QUERY, Metric.BATCH_DURATION_S, duration_s / 2, index, "addBatch"),
+            ]
+        )
+    return store
+
+
+def test_a_quarter_of_what_fitted_last_time() -> None:
+    """100,000 rows/s, batches of 2 s: the first batch may read a quarter of 200,000 rows."""
+    found = warm_start(store_with(200_000, 2.0), QUERY, Goal(latency=5.0), AdmissionSettings(), NOW_S)
+    assert found.first_rows == 50_000
+    assert found.batch_time is None, "five batches without learned costs are too little to believe"
+
+
+def test_learned_costs_come_back_with_doubt() -> None:
+    """After ten batches the last costs are the first guess of the next run, and not yet certain."""
+    store = store_with(200_000, 2.0, batches=10)
+    costs = {Metric.BATCH_OVERHEAD_S: 0.2, Metric.READ_COST_PER_ROW_S: 1e-6, Metric.COST_PER_ROW_S: 8e-6}
+    store.append_points([SeriesPoint(NOW_S - 1, QUERY, metric, value, 9) for metric, value in costs.items()])
+    found = warm_start(store, QUERY, Goal(latency=5.0), AdmissionSettings(), NOW_S)
+    assert found.batch_time is not None
+    model = BatchTimeModel(0.97, found.batch_time)
+    assert model.predict_s(200_000, 100_000) == pytest.approx(1.2)
+    assert not model.is_certain(200_000, 1.0, within=0.15)
+
+
+def test_nothing_is_recalled_of_an_unknown_or_old_run() -> None:
+    """Another name, a run of a month ago, a goal without latency, or less than a stranger gets: start as unknown."""
+    settings, goal = AdmissionSettings(), Goal(latency=5.0)
+    assert warm_start(MemoryStore(), QUERY, goal, settings, NOW_S) == WarmStart()
+    assert warm_start(store_with(200_000, 2.0, age_s=30 * 86_400), QUERY, goal, settings, NOW_S) == WarmStart()
+    assert warm_start(store_with(200_000, 2.0), QueryName("other"), goal, settings, NOW_S) == WarmStart()
+    assert warm_start(store_with(200_000, 2.0), QUERY, Goal(), settings, NOW_S) == WarmStart()
+    assert warm_start(store_with(100, 2.0), QUERY, goal, settings, NOW_S) == WarmStart()
+
+
+def test_times_of_executors_are_the_newest_on_record() -> None:
+    """The last 32 starts and releases of the application, oldest first; none where there are none."""
+    store = MemoryStore()
+    assert executor_times(store).outcomes.starts.observed_s == ()
+    for number in range(40):
+        at = NOW_S + number
+        store.append_points([SeriesPoint(at, APPLICATION, Metric.EXECUTOR_START_S, float(number), subject=str(number))])
+    store.append_points([SeriesPoint(NOW_S, APPLICATION, Metric.EXECUTOR_RELEASE_S, 2.0, subject="7")])
+    outcomes = executor_times(store).outcomes
+    assert outcomes.starts.observed_s == tuple(float(number) for number in range(8, 40))
+    assert outcomes.releases.observed_s == (2.0,)
+
+
+def test_answers_are_those_of_the_same_query_id() -> None:
+    """A new checkpoint under an old name numbers its batches anew: the old answers are not for them."""
+    store = MemoryStore()
+
+    def govern(query_id: str) -> None:
+        started = Govern(query=QUERY, cause="start", reason="because", query_id=query_id)
+        store.append(to_action(started), time_s=1.0, mode=Mode.ACT)
+
+    def tell(batch_id: int, ratio: float, mode: Mode = Mode.ACT) -> None:
+        answer = KeepRatio(
+            query=QUERY, cause="test", reason="because", batch_id=batch_id, keep_ratio=ratio, keep_floor=0.1
+        )
+        store.append(to_action(answer), time_s=1.0, mode=mode)
+
+    def answers(query_id: str) -> dict[int, float]:
+        return {each.batch_id: each.keep_ratio for each in answers_on_record(store, QUERY, query_id)}
+
+    govern("B")
+    tell(2, 0.25)
+    govern("A")
+    tell(4, 0.5)
+    tell(5, 0.6, Mode.OBSERVE)
+    govern("A")
+    tell(9, 0.75)
+    tell(9, 0.8)
+    assert answers("A") == {4: 0.5, 9: 0.8}
+    assert answers("B") == {}
+    for batch_id in range(10, 400):
+        tell(batch_id, 0.3)
+    assert max(answers("A")) == 399, "a long storm fills the window that is read"
+    assert answers("B") == {}

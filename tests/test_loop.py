@@ -1,0 +1,222 @@
+"""The one loop: decide, record, apply what is recorded, and heal what is not in force."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from penstock.control.application import ApplicationLogic
+from penstock.control.events import BatchFinished, BatchPlanned, Event, QueryStarted
+from penstock.errors import StoreError
+from penstock.loop import Loop
+from penstock.model import (
+    ActionKind,
+    Application,
+    BatchSignal,
+    Goal,
+    GuardSignal,
+    LimitUnit,
+    Mode,
+    PlannedBatch,
+    QueryName,
+    QuerySpec,
+    SourceSignal,
+    SourceSpec,
+)
+from penstock.model.decision import Decision, Fault, KeepRatio, ReadLimit, from_action
+from penstock.settings import Settings
+from penstock.store import MemoryStore
+
+NAME = QueryName("clicks")
+SPEC = QuerySpec(NAME, (SourceSpec(0, "numbers", LimitUnit.ROWS),))
+
+
+class NumberPlant:
+    """A plant of numbers: what is in force, by query and source."""
+
+    def __init__(self) -> None:
+        self.limits: dict[tuple[str, int], int] = {}
+        self.ratios: list[float] = []
+        self.restored: list[str] = []
+        self.loses_calls = False
+        self.fails = False
+
+    def observe(self) -> Sequence[Event]:
+        """What is there: nothing that changes."""
+        return ()
+
+    def apply(self, decision: Decision) -> None:
+        """Put numbers in force."""
+        if self.fails:
+            raise RuntimeError("no such source")
+        if self.loses_calls:
+            return
+        if isinstance(decision, ReadLimit):
+            self.limits[decision.query, decision.source] = decision.units
+        elif isinstance(decision, KeepRatio):
+            self.ratios.append(decision.keep_ratio)
+
+    def in_force(self, decision: Decision) -> bool:
+        """Whether they are."""
+        if not isinstance(decision, ReadLimit):
+            return True
+        return self.limits.get((decision.query, decision.source)) == decision.units
+
+    def restore(self, query: QueryName) -> None:
+        """Take them back."""
+        self.restored.append(query)
+        self.limits = {key: units for key, units in self.limits.items() if key[0] != query}
+
+
+def loop_on(plant: NumberPlant, store: MemoryStore | None = None, *, mode: Mode = Mode.ACT) -> Loop:
+    logic = ApplicationLogic(Application(), Settings(), enforced=mode is Mode.ACT)
+    return Loop(logic, plant, store or MemoryStore(), mode=mode, clock=lambda: 100.0)
+
+
+def started(*, has_guard: bool = False) -> QueryStarted:
+    goal = Goal(latency=5, minimum_accuracy=0.2 if has_guard else 1.0)
+    return QueryStarted(SPEC, goal, "id-1", has_guard=has_guard)
+
+
+def finished(batch_id: int, rows: int, lag_rows: float = 0.0, *, kept: int | None = None) -> BatchFinished:
+    guard = None if kept is None else GuardSignal(rows, kept, kept / rows, 1.0)
+    source = SourceSignal(0, rows, float(rows), lag_rows)
+    duration_s = 0.2 + 20e-6 * (rows if kept is None else kept)
+    return BatchFinished(BatchSignal(NAME, batch_id, 2.0 * batch_id, duration_s, rows, (source,), guard=guard))
+
+
+def planned(batch_id: int, rows: int, lag_rows: float = 0.0) -> BatchPlanned:
+    source = SourceSignal(0, rows, float(rows), lag_rows)
+    return BatchPlanned(NAME, batch_id, PlannedBatch(batch_id, 2.0 * batch_id, (source,)))
+
+
+def test_what_is_applied_is_what_is_recorded() -> None:
+    """The limit in force equals the newest one in the log, after every event."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store)
+    events: list[Event] = [started(), *(finished(batch, 1_000 * 2**batch, 1e6) for batch in range(8))]
+    for event in events:
+        loop.handle(event)
+        recorded = store.actions(kinds=(ActionKind.READ_LIMIT,), last=1)
+        assert plant.limits[NAME, 0] == from_action(recorded[0].action).units  # type: ignore[attr-defined]
+
+
+def test_a_decision_that_cannot_be_recorded_is_not_applied() -> None:
+    """A store that fails keeps everything as it was."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store)
+    loop.handle(started())
+    before = dict(plant.limits)
+    store.close()
+    loop.logic.on_event(finished(0, 1_000, 1e6), 100.0)
+    loop.logic.on_event(finished(1, 2_000, 1e6), 100.0)
+    with pytest.raises(StoreError):
+        loop.handle(finished(2, 4_000, 1e6))
+    assert plant.limits == before
+
+
+def test_a_lost_call_heals_in_the_next_cycle() -> None:
+    """What is recorded and not in force is applied again, and nothing is recorded twice for it."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store)
+    plant.loses_calls = True
+    loop.handle(started())
+    assert plant.limits == {}
+    plant.loses_calls = False
+    records = len(store.actions())
+    loop.cycle()
+    assert plant.limits[NAME, 0] == 1_000
+    assert len(store.actions()) == records
+
+
+def test_somebody_elses_limit_is_put_right() -> None:
+    """A limit that another hand changed is compared with the record in every cycle."""
+    plant = NumberPlant()
+    loop = loop_on(plant)
+    loop.handle(started())
+    plant.limits[NAME, 0] = 7
+    loop.cycle()
+    assert plant.limits[NAME, 0] == 1_000
+
+
+def test_observe_only_records_and_does_nothing() -> None:
+    """Decisions are in the log as observed; the plant is never touched and no batch is told anything."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store, mode=Mode.OBSERVE)
+    loop.handle(started(has_guard=True))
+    for batch in range(9):
+        assert loop.answer(planned(batch, 500_000, 1e6)) is None
+        loop.handle(finished(batch, 500_000, 1e6, kept=500_000))
+    loop.cycle()
+    assert plant.limits == {}
+    assert plant.ratios == []
+    assert {record.mode for record in store.actions()} == {Mode.OBSERVE}
+
+
+def test_a_fault_lets_one_query_go() -> None:
+    """The query gets back what it came with, the fault is in the log, and it is not decided about any more."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store)
+    loop.handle(started())
+    loop.fault(NAME, "batch 3", RuntimeError("boom"))
+    assert plant.restored == [NAME]
+    assert loop.logic.governed == ()
+    assert isinstance(from_action(store.actions(last=1)[0].action), Fault)
+    assert loop.handle(finished(4, 1_000)) == []
+    loop.cycle()
+    assert plant.limits == {}
+
+
+def test_a_limit_decided_before_a_release_is_not_applied_after_it() -> None:
+    """Whoever comes late with an old limit finds that it does not stand any more."""
+    plant = NumberPlant()
+    loop = loop_on(plant)
+    loop.handle(started())
+    old = next(each for each in loop._standing.values() if isinstance(each, ReadLimit))
+    loop.release(NAME, "release", "asked for")
+    loop._apply(old)
+    assert plant.limits == {}
+
+
+def test_a_batch_that_asks_again_gets_the_same_answer_and_one_record() -> None:
+    """Two guards, retries: one decision."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store)
+    loop.handle(started(has_guard=True))
+    for batch in range(9):
+        loop.answer(planned(batch, 20_000))
+        loop.handle(finished(batch, 20_000, kept=20_000))
+    first = loop.answer(planned(9, 600_000))
+    assert first is not None
+    assert first.keep_ratio < 0.5
+    assert loop.answer(planned(9, 10)) == first
+    assert len([each for each in store.actions(kinds=(ActionKind.KEEP_RATIO,)) if each.action.value != 1.0]) == 1
+
+
+def test_a_slow_query_holds_up_nobody() -> None:
+    """While one query is acted on for a long time, another is decided about and acted on."""
+    plant = NumberPlant()
+    loop = loop_on(plant)
+    done = threading.Event()
+
+    def handle_other() -> None:
+        loop.handle(started())
+        done.set()
+
+    with loop.lock_of(QueryName("slow")):
+        other = threading.Thread(target=handle_other)
+        other.start()
+        assert done.wait(10.0)
+    other.join()
+    assert plant.limits[NAME, 0] == 1_000
+
+
+def test_a_cycle_that_fails_is_told_once() -> None:
+    """The loop goes on; the same fault does not fill the log."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store)
+    for _ in range(3):
+        loop.fault(QueryName(""), "cycle", RuntimeError("no master"))
+    assert len(store.actions(kinds=(ActionKind.FAULT,))) == 1
