@@ -118,7 +118,7 @@ def test_later_sources_win(tmp_path: Path) -> None:
     assert settings.admission.growth_factor == 5
     assert settings.admission.dead_band == 0.1
     assert settings.store.series_days == 3
-    assert settings.admission.forgetting == Settings().admission.forgetting
+    assert settings.admission.cost_drift == Settings().admission.cost_drift
 
 
 @pytest.mark.parametrize(

@@ -59,20 +59,28 @@ class AdmissionSettings:
         unit="ratio", low=1.1, high=100,
     )  # fmt: skip
     batch_share_of_goal: float = _option(
-        0.4, "Part of the latency goal that a batch may take; the other part is the wait for that batch to begin.",
+        0.5, "Part of the latency goal that a batch may take at the most; the rest is the wait for it to begin.",
         unit="ratio", low=0.05, high=1,
+    )  # fmt: skip
+    late_ratio: float = _option(
+        0.02, "Part of the kept rows that may be out later than the goal: batches are as long as that allows.",
+        unit="ratio", low=0, high=0.5,
     )  # fmt: skip
     dead_band: float = _option(
         0.03, "A new limit that differs from the one in force by less than this share is not set.",
         unit="ratio", low=0, high=0.5,
     )  # fmt: skip
-    forgetting: float = _option(
-        0.97, "Weight that a batch keeps in the learned batch time with every batch that follows it.",
-        unit="ratio", low=0.5, high=1,
+    speed_drift: float = _option(
+        0.08, "How much the machine's speed is taken to change from one batch to the next, as a part of it.",
+        unit="ratio", low=0, high=1,
     )  # fmt: skip
-    flow_effort: float = _option(
-        4.0, "Price of moving the limit against the price of a deviation in the flow law: larger is calmer.",
-        unit="ratio", low=0.001, high=10_000,
+    cost_drift: float = _option(
+        0.02, "How much overhead and costs of rows are taken to change from one batch to the next, each by itself.",
+        unit="ratio", low=0, high=1,
+    )  # fmt: skip
+    overhead_part: float = _option(
+        0.05, "Part of a batch that is overhead at which longer ones gain nothing: no load needs longer ones.",
+        unit="ratio", low=0.001, high=0.5,
     )  # fmt: skip
 
 
@@ -83,10 +91,6 @@ class SheddingSettings:
     drain_batches: float = _option(
         2.0, "Batches within which a backlog is to be gone; it counts as demand spread over these.",
         unit="batches", low=0.5, high=1000,
-    )  # fmt: skip
-    deviations: float = _option(
-        1.64, "Standard deviations of a batch's own scatter that must still be in time: 1.64 is 95 % of batches.",
-        unit="deviations", low=0, high=6,
     )  # fmt: skip
     smallest_keep: float = _option(
         0.001, "A keep ratio is never below this: a weight is one over it, and must stay a number.",

@@ -13,7 +13,7 @@ from penstock.estimate.rls import RecursiveLeastSquares
 def test_noisy_batches_give_overhead_and_cost() -> None:
     """With 10 % noise and sizes that differ, both parts are found to within a few percent."""
     rng = np.random.default_rng(7)
-    model = BatchTimeModel(forgetting=0.99)
+    model = BatchTimeModel()
     for _ in range(200):
         rows = int(rng.integers(1_000, 200_000))
         model.update(rows, rows, (0.3 + rows * 15e-6) * float(np.exp(0.1 * rng.standard_normal())))
@@ -23,7 +23,7 @@ def test_noisy_batches_give_overhead_and_cost() -> None:
 
 def test_one_outlier_hardly_moves_the_model() -> None:
     """A single batch of ten times its expected length is cut to what is plausible."""
-    model = BatchTimeModel(forgetting=0.97)
+    model = BatchTimeModel()
     for _ in range(30):
         model.update(100_000, 100_000, 2.0)
     model.update(100_000, 100_000, 20.0)
@@ -32,7 +32,7 @@ def test_one_outlier_hardly_moves_the_model() -> None:
 
 def test_two_surprises_on_one_side_are_a_change() -> None:
     """From the second batch at a new length on, the model is at the new length."""
-    model = BatchTimeModel(forgetting=0.97)
+    model = BatchTimeModel()
     for _ in range(30):
         model.update(100_000, 100_000, 2.0)
     model.update(100_000, 100_000, 6.0)
@@ -42,7 +42,7 @@ def test_two_surprises_on_one_side_are_a_change() -> None:
 
 def test_equal_batches_for_a_long_time_leave_the_model_calm() -> None:
     """Forgetting without anything new must not blow the estimate up (covariance wind-up)."""
-    model = BatchTimeModel(forgetting=0.9)
+    model = BatchTimeModel()
     rng = np.random.default_rng(3)
     for _ in range(2_000):
         model.update(50_000, 50_000, 1.5 * float(np.exp(0.02 * rng.standard_normal())))
@@ -53,7 +53,7 @@ def test_equal_batches_for_a_long_time_leave_the_model_calm() -> None:
 
 def test_batches_without_rows_teach_nothing() -> None:
     """An empty batch, or one without a duration, changes nothing."""
-    model = BatchTimeModel(forgetting=0.97)
+    model = BatchTimeModel()
     before = model.snapshot()
     model.update(0, 0, 1.0)
     model.update(10, 10, 0.0)
@@ -63,7 +63,7 @@ def test_batches_without_rows_teach_nothing() -> None:
 def test_reading_and_keeping_are_told_apart_once_the_share_moves() -> None:
     """With shares of 1 and of 0.1 seen, both costs are found; a small share does not make kept rows look dear."""
     rng = np.random.default_rng(11)
-    model = BatchTimeModel(forgetting=0.97)
+    model = BatchTimeModel()
     for index in range(80):
         read = int(rng.integers(20_000, 200_000))
         kept = read if index < 30 else read // 10
@@ -113,7 +113,7 @@ def test_arrival_rate_stays_unknown_while_the_lag_is() -> None:
 
 def test_a_slow_drift_is_followed() -> None:
     """Rows that become a third dearer bit by bit: after sixteen batches the prediction is within a twentieth again."""
-    model = BatchTimeModel(forgetting=0.97)
+    model = BatchTimeModel()
     for batch in range(40):
         rows = 10_000 + 500 * (batch % 5)
         model.update(rows, rows, 0.3 + rows * 100e-6)
@@ -126,7 +126,7 @@ def test_a_slow_drift_is_followed() -> None:
 def test_a_recalled_split_of_costs_is_not_forgotten_while_nothing_is_dropped() -> None:
     """Half of a row is its reading, as an earlier run learned; batches that keep everything tell nothing else."""
     state = BatchTimeModel.recalled(overhead_s=0.2, read_cost_s=5e-6, work_cost_s=5e-6, doubt=0.25)
-    model = BatchTimeModel(0.97, state)
+    model = BatchTimeModel(state=state)
     for _ in range(5):
         model.update(100_000, 100_000, 1.2)
     assert model.read_cost_s == pytest.approx(5e-6, rel=0.05)
@@ -135,7 +135,7 @@ def test_a_recalled_split_of_costs_is_not_forgotten_while_nothing_is_dropped() -
 
 def test_a_share_that_stays_small_does_not_make_rows_dear() -> None:
     """Twenty batches at one share, of noisy length: what is kept does not come to look many times as dear as it is."""
-    model = BatchTimeModel(0.97)
+    model = BatchTimeModel()
     noise = np.random.default_rng(3)
     for rows in (1_000, 4_000, 16_000, 64_000, 128_000, 64_000):
         model.update(rows, rows, 0.5 + rows * 10e-6)

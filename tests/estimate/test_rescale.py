@@ -8,7 +8,7 @@ from penstock.estimate.batch_time import BatchTimeModel
 
 
 def learned() -> BatchTimeModel:
-    model = BatchTimeModel(forgetting=0.97)
+    model = BatchTimeModel()
     for rows in (1_000, 4_000, 16_000, 64_000, 32_000, 8_000):
         model.update(rows, rows, 0.3 + rows * 20e-6)
     return model
@@ -33,7 +33,7 @@ def test_what_does_not_add_up_is_learned_within_three_batches() -> None:
 
 def test_a_model_that_knows_nothing_stays_so() -> None:
     """Executors may come before the first batch."""
-    model = BatchTimeModel(forgetting=0.97)
+    model = BatchTimeModel()
     model.rescale(0.5)
     model.update(1_000, 1_000, 0.5)
     assert model.predict_s(1_000, 1_000) == pytest.approx(0.5, rel=0.1)

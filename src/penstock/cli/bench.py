@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.bench_elastic import print_elastic
+from penstock.cli.bench_loops import loops
 from penstock.console import AsJson, print_json, print_table
 
 app = typer.Typer(
@@ -16,6 +17,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     invoke_without_command=True,
 )
+
+
+app.command()(loops)
 
 
 @app.callback()

@@ -47,7 +47,7 @@ def demand_of(
     Examples
     --------
     >>> from penstock.estimate.batch_time import BatchTimeModel
-    >>> model = BatchTimeModel(forgetting=1.0)
+    >>> model = BatchTimeModel()
     >>> for read, kept in ((100, 100), (1_000, 1_000), (10_000, 10_000), (30_000, 3_000), (10_000, 1_000)):
     ...     for _ in range(9):
     ...         model.update(read, kept, 0.2 + read * 10e-6 + kept * 90e-6)

@@ -45,7 +45,7 @@ class QueryLoad:
         Batches are taken to be as long as the goal allows. While it gives way they are small, and as many of them as
         all its rows would need would seem to take more cores than there are: everybody would give way to everybody.
         """
-        model = BatchTimeModel(_FORGETTING, self.core_time)
+        model = BatchTimeModel(state=self.core_time)
         return EngineDemand(
             name,
             self.priority,
@@ -129,7 +129,7 @@ class EngineCoordinator:
         """
         floor = goal.minimum_accuracy if can_shed else 1.0
         known = self._queries.get(query) or QueryLoad(goal.priority, floor, now_s)
-        model = BatchTimeModel(_FORGETTING, known.core_time)
+        model = BatchTimeModel(state=known.core_time)
         if core_s is not None:
             model.update(read_rows, kept_rows, core_s)
         self._queries[query] = replace(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.control import wording
+from penstock.control.batch_length import kept_rows_per_s, late_part, longest_wait_s
 from penstock.control.priority import KeepBounds
 from penstock.model.decision import KeepRatio
 from penstock.model.evolve import evolve
@@ -42,11 +43,11 @@ class PlannedLoad:
     arrival_rows_per_s
         Rows that arrive each second.
     batch_s
-        Length that the batch is to have: the target, or longer where such batches could not keep up.
-    target_s
-        Length that the goal allows.
+        Length that the batch is to have.
     tells_arrival
         Whether rows tell when they arrived, so that late ones can go first.
+    interval_s
+        How often a batch begins; 0 is batch after batch.
     """
 
     batch_id: int
@@ -55,8 +56,8 @@ class PlannedLoad:
     waiting_rows: float
     arrival_rows_per_s: float
     batch_s: float
-    target_s: float
     tells_arrival: bool
+    interval_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,9 @@ class KeepChoice:
     ratio: float
     late_after_s: float | None
     late_rows: float
-    is_whole: bool
     predicted_s: float
+    in_time_rows_per_s: float = 0.0
+    is_in_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,67 +82,96 @@ class KeepState:
 
 
 def choose_keep_ratio(
-    model: BatchTimeModel, load: PlannedLoad, *, latency_s: float, keep_floor: float, deviations: float
+    model: BatchTimeModel, load: PlannedLoad, *, latency_s: float, keep_floor: float, late_ratio: float
 ) -> KeepChoice:
-    r"""The largest part of its rows with which a planned batch, and the one after it, are out within the goal.
+    r"""The largest part of its rows with which a planned batch, and those after it, are out within the goal.
 
-    A batch of :math:`n` rows that keeps :math:`k` of them takes :math:`d(n, k) = o + a\,n + c\,k`, and scatters by a
-    share :math:`\sigma` of that; with :math:`z` deviations, :math:`s = 1 + z \sigma` times as long at the worst. With
-    arrivals :math:`r`, a goal :math:`L` and a target length :math:`T`:
+    A batch of :math:`n` rows that keeps :math:`k` of them takes :math:`d(n, k)`, give or take a part :math:`\sigma` of
+    that. Rows arrive at a rate :math:`r`, :math:`W` of them wait, and no more than a part :math:`q` of the kept ones
+    may be late (:func:`~penstock.control.batch_length.late_part`).
 
-    - *Everything stays* where both the oldest row of the batch, which has waited for :math:`w = W / r` (rows are taken
-      in the order of their arrival, and :math:`W` of them wait), and the rows that arrive while it runs are in time:
-
-      .. math:: w + s\,d \le L, \qquad d + s \min\big(T,\; o + (a + c)\,r\,d\big) \le L, \qquad d = d(n, n)
-
-      because the batch after it need not be longer than :math:`T`: it can drop rows of its own.
-    - *Otherwise* the batch is cut to :math:`T`. Rows that would be late even so, those older than :math:`L - s\,T`, go
-      first (no more of them is kept than the floor), and of the others the ratio :math:`p` with which it takes
-      :math:`T`.
-
-    Where the overhead is so large that batches must be longer than :math:`T` to keep up, all rows are late by that
-    measure, and none goes first.
+    - *Everything stays* where both the rows of this batch, which have waited for up to :math:`W / r`, and those that
+      arrive while it runs are in time. And it stays where batches that keep everything, :math:`d = o / (1 - \rho)`,
+      have as many rows out in time each second as batches of the wanted length :math:`T`, which drop some: dropping
+      rows must never cost more than it saves.
+    - *Otherwise* the batch is cut to :math:`T`. Rows that had to wait for too long to be in time even so go first (no
+      more of them is kept than the floor), and of the others the ratio with which it takes :math:`T`.
 
     Examples
     --------
     Twenty thousand rows a second of which ten thousand fit, a batch of two seconds' arrivals:
 
     >>> from penstock.estimate.batch_time import BatchTimeModel
-    >>> model = BatchTimeModel(forgetting=1.0)
-    >>> for read, kept in ((1_000, 1_000), (10_000, 10_000), (30_000, 3_000), (10_000, 1_000)):
-    ...     for _ in range(9):
-    ...         model.update(read, kept, 0.2 + read * 10e-6 + kept * 90e-6)
-    >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 20_000.0, batch_s=2.0, target_s=2.0, tells_arrival=True)
-    >>> choice = choose_keep_ratio(model, load, latency_s=5.0, keep_floor=0.05, deviations=1.64)
+    >>> model = BatchTimeModel()
+    >>> for read, kept in ((1_000, 1_000), (10_000, 10_000), (30_000, 3_000), (10_000, 1_000)) * 9:
+    ...     model.update(read, kept, 0.2 + read * 10e-6 + kept * 90e-6)
+    >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 20_000.0, batch_s=2.0, tells_arrival=True)
+    >>> choice = choose_keep_ratio(model, load, latency_s=5.0, keep_floor=0.05, late_ratio=0.02)
     >>> round(choice.ratio, 2), round(choice.late_after_s, 1), choice.late_rows
-    (0.39, 2.8, 0.0)
+    (0.39, 3.0, 0.0)
 
-    Half of that fits, and stays whole though it is a little longer than the target:
+    Half of that fits, and stays whole though it is a little longer:
 
-    >>> calm = PlannedLoad(8, 102.0, 21_000.0, 21_000.0, 9_000.0, batch_s=2.0, target_s=2.0, tells_arrival=True)
-    >>> choose_keep_ratio(model, calm, latency_s=5.0, keep_floor=0.05, deviations=1.64).ratio
+    >>> calm = PlannedLoad(8, 102.0, 21_000.0, 21_000.0, 9_000.0, batch_s=2.0, tells_arrival=True)
+    >>> choose_keep_ratio(model, calm, latency_s=5.0, keep_floor=0.05, late_ratio=0.02).ratio
     1.0
     """
-    rate = load.arrival_rows_per_s
-    stretch = 1.0 + deviations * model.relative_noise
-    whole_s = model.predict_s(load.rows, load.rows)
-    oldest_s = load.waiting_rows / rate if rate > 0 else 0.0
-    row_s = model.read_cost_s + model.work_cost_s
-    next_s = min(load.target_s, model.overhead_s + row_s * rate * whole_s)
-    in_time = oldest_s + stretch * whole_s <= latency_s and whole_s + stretch * next_s <= latency_s
-    if load.rows <= 0 or in_time or whole_s <= load.batch_s:
-        return KeepChoice(1.0, None, 0.0, is_whole=True, predicted_s=whole_s)
-    late_after_s, late_rows = latency_s - stretch * load.target_s, 0.0
-    late_go_first = load.tells_arrival and load.batch_s <= load.target_s and late_after_s > 0
+    whole = _whole(model, load, latency_s, late_ratio)
+    cut = _cut(model, load, latency_s, keep_floor, late_ratio)
+    if load.rows <= 0 or whole.predicted_s <= load.batch_s or whole.is_in_time:
+        return whole
+    gains = cut.in_time_rows_per_s > whole.in_time_rows_per_s or not _keeps_up_whole(model, load, latency_s)
+    return cut if gains else whole
+
+
+def _whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float, late_ratio: float) -> KeepChoice:
+    """Everything stays."""
+    rate, rows = load.arrival_rows_per_s, load.rows
+    batch_s, noise = model.predict_s(rows, rows), model.deviation_of(rows, rows)
+    wait_s = load.waiting_rows / rate if rate > 0 else 0.0
+    late = late_part(wait_s, batch_s, latency_s, noise)
+    next_rows = rate * max(batch_s, load.interval_s)
+    next_s = min(load.batch_s, model.predict_s(next_rows, next_rows))
+    next_late = late_part(max(batch_s, load.interval_s), next_s, latency_s, noise)
+    is_in_time = late <= late_ratio and next_late <= late_ratio
+    in_time = rows * (1.0 - late) / max(batch_s, load.interval_s)
+    return KeepChoice(1.0, None, 0.0, batch_s, in_time_rows_per_s=in_time, is_in_time=is_in_time)
+
+
+def _cut(
+    model: BatchTimeModel, load: PlannedLoad, latency_s: float, keep_floor: float, late_ratio: float
+) -> KeepChoice:
+    """The batch takes the wanted length: rows that would be late even so go first, then others at random."""
+    rate, rows, batch_s = load.arrival_rows_per_s, load.rows, load.batch_s
+    noise = model.deviation_of(rows, model.kept_rows_within(batch_s, 1.0))
+    late_after_s = longest_wait_s(batch_s, latency_s, noise, late_ratio=late_ratio)
+    late_rows = 0.0
+    late_go_first = load.tells_arrival and late_after_s > 0
     if late_go_first:
-        late_rows = min(load.rows, max(0.0, load.waiting_rows - rate * late_after_s))
-    on_time_rows = load.rows - late_rows
+        late_rows = min(rows, max(0.0, load.waiting_rows - rate * late_after_s))
+    on_time_rows = rows - late_rows
     late_s = late_rows * (model.read_cost_s + keep_floor * model.work_cost_s)
-    ratio = 1.0 if on_time_rows <= 0 else model.keep_ratio_within(load.batch_s - late_s, on_time_rows)
+    ratio = 1.0 if on_time_rows <= 0 else model.keep_ratio_within(batch_s - late_s, on_time_rows)
     ratio = min(1.0, max(keep_floor, ratio))
-    predicted_s = model.predict_s(load.rows, ratio * on_time_rows + keep_floor * late_rows)
-    cut_s = late_after_s if late_go_first else None
-    return KeepChoice(ratio, cut_s, late_rows, is_whole=False, predicted_s=predicted_s)
+    predicted_s = model.predict_s(rows, ratio * on_time_rows + keep_floor * late_rows)
+    in_time = ratio * on_time_rows / max(predicted_s, load.interval_s)
+    return KeepChoice(
+        ratio, late_after_s if late_go_first else None, late_rows, predicted_s, in_time_rows_per_s=in_time
+    )
+
+
+def _keeps_up_whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float) -> bool:
+    """Whether batches that keep everything have at least as many rows out in time each second, in the long run."""
+    rate, length_s = load.arrival_rows_per_s, load.batch_s
+    all_load = rate * (model.read_cost_s + model.work_cost_s)
+    if rate <= 0 or all_load >= 1.0:
+        return False
+    whole_s = model.overhead_s / (1.0 - all_load)
+    noise = model.deviation_of(rate * whole_s, rate * whole_s)
+    whole_in_time = rate * (1.0 - late_part(max(whole_s, load.interval_s), whole_s, latency_s, noise))
+    cut_in_time = kept_rows_per_s(model, length_s, rate)
+    cut_in_time *= 1.0 - late_part(max(length_s, load.interval_s), length_s, latency_s, noise)
+    return whole_in_time >= cut_in_time
 
 
 class KeepController:
@@ -226,7 +257,9 @@ class KeepController:
             )
         )
 
-    def answer(self, load: PlannedLoad | None, batch_id: int, model: BatchTimeModel, *, is_rerun: bool) -> KeepRatio:
+    def answer(
+        self, load: PlannedLoad | None, batch_id: int, model: BatchTimeModel, *, late_ratio: float, is_rerun: bool
+    ) -> KeepRatio:
         """What a batch keeps; ``load`` is None where nothing is known of it."""
         known = self.recorded(batch_id)
         if known is not None:
@@ -237,14 +270,14 @@ class KeepController:
             )
         bounds = self._state.bounds
         if model.batches < _BATCHES_TO_KNOW:
-            choice = KeepChoice(1.0, None, 0.0, is_whole=True, predicted_s=model.predict_s(load.rows, load.rows))
+            choice = KeepChoice(1.0, None, 0.0, predicted_s=model.predict_s(load.rows, load.rows))
         else:
             choice = choose_keep_ratio(
                 model,
                 load,
                 latency_s=self._goal.latency_s,
                 keep_floor=self.keep_floor,
-                deviations=self._settings.deviations,
+                late_ratio=late_ratio,
             )
         ratio = min(1.0, max(self.keep_floor, bounds.hold(choice.ratio)))
         return self._remember(self._decision(load, choice, ratio))

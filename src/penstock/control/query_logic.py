@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.control import wording
-from penstock.control.exploration import SAFE_SHARE_OF_GOAL, explored_rows
+from penstock.control.batch_length import MOST_OVERHEAD_PART, keeping_up_s, longest_in_time_s, useful_length_s
 from penstock.control.feasibility import Capacity, Feasibility, FeasibilityState
-from penstock.control.flow import FlowLaw, FlowState
 from penstock.control.keep_ratio import KeepController, KeepState, PlannedLoad
 from penstock.control.limits import SourceLimits, SourceState
-from penstock.control.lqr import flow_gains
-from penstock.control.target import CATCHING_UP, sustainable_batch_s, target_batch_s
-from penstock.estimate.batch_time import BatchTimeModel, BatchTimeState
+from penstock.control.target import target_batch_s
+from penstock.estimate.batch_time import BatchTimeModel, BatchTimeState, Drift
 from penstock.model.decision import Decision, Fault, Infeasible
 from penstock.model.evolve import evolve
 
@@ -24,17 +22,16 @@ if TYPE_CHECKING:
     from penstock.model.decision import KeepRatio
     from penstock.settings import AdmissionSettings, SheddingSettings
 
-_FEEDBACK_DELAY_BATCHES = 1
 _LARGEST_BATCH_DECAY = 0.99
-_SMALLEST_WORK_SHARE = 0.25
-_LEAST_FLOW_SHARE = 0.5
 _CERTAIN_WITHIN = 0.15
-_OVERHEAD_SHARE = 0.5
 _BATCHES_TO_KNOW = 6
-_WARM_UP_BATCHES = 8
-_RESERVE_STEP, _MOST_RESERVE = 1.1, 4.0
-_FALLING = 1.05
-_AT_FLOOR = 1.01
+"""Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
+_SURE_DEVIATIONS = 2.0
+"""A batch larger than any before must be within the goal even if costs are off by so much: 97.7 % of cases."""
+_SPLIT_KNOWN = 0.25
+"""Part of a batch's length within which its overhead must be known."""
+_SAFE_PART = 0.9
+"""Part of the goal that a batch may take that is to tell overhead from cost."""
 _SAME_RATIO = 1e-9
 _SHED = 0.999
 
@@ -44,7 +41,6 @@ class QueryState:
     """Snapshot of a :class:`QueryLogic`."""
 
     batch_time: BatchTimeState
-    flow: FlowState
     sources: tuple[SourceState, ...]
     budget_rows: float
     batch_s: float | None = None
@@ -54,7 +50,6 @@ class QueryState:
     largest_read_rows: float = 0.0
     batches: int = 0
     overhead_reported: bool = False
-    reserve: float = CATCHING_UP
     tells_arrival: bool = False
     is_answered: bool = True
     last_lag_rows: float | None = None
@@ -65,18 +60,17 @@ class QueryState:
 class QueryLogic:
     r"""Keep a query's batches as long as its latency goal allows, whatever waits at its sources.
 
-    Each finished batch teaches :math:`d = o + a\,n + c\,k` for :math:`n` rows read and :math:`k` kept; what fits into
-    the target length :math:`T` (:func:`~penstock.control.target.target_batch_s`) is :math:`\rho = (T - o) / (a + c)`
-    rows that are all kept.
+    Each finished batch teaches how long batches take (:class:`~penstock.estimate.batch_time.BatchTimeModel`), and how
+    much they scatter. From that follows how long a batch is to be (:mod:`penstock.control.batch_length`):
 
-    *Read limit.* The budget of the next batch follows the flow law (Eq. 7 of ACES) in steps of one batch. Its buffer is
-    what the query has taken in and not finished: the batch in flight while the limit for the next is decided. The
-    paper's :math:`b_0 = B / 2`, with :math:`B` the rows that the goal leaves time for, is exactly one target batch,
-    :math:`b_0 = \rho`. A batch that turns out too long is therefore followed by a shorter one, so that rows that waited
-    longer are processed faster. Above, the budget is bounded by :math:`\rho` itself and by ``growth_factor`` times the
-    largest batch yet seen; while the model is not certain, by
-    :func:`~penstock.control.exploration.explored_rows`. So a cold start on a huge backlog grows step by step and never
-    plans a giant batch.
+    - so long that no more than ``late_ratio`` of the rows are out too late, given the scatter: half of the goal at the
+      most;
+    - longer where overhead is more than a third of the goal, for shorter ones would be little else;
+    - and longer where even at the floor such batches could not keep up with what arrives.
+
+    *Read limit.* What fits into that length, but never more than would be within the goal if the costs were off by two
+    deviations, nor than ``growth_factor`` times the largest batch yet seen: a cold start on a huge backlog grows step
+    by step and never plans a giant batch.
 
     *Keep ratio.* A query with a guard decides what a batch keeps when that batch is planned
     (:class:`~penstock.control.keep_ratio.KeepController`). So it may read whatever waits, up to what could be read in
@@ -120,15 +114,13 @@ class QueryLogic:
         self._first_rows = admission.first_batch_rows if first_rows is None else first_rows
         self._query, self._settings, self._shedding = query, admission, shedding
         self._enforced, self._asks = enforced, asks
-        self._batch_time = BatchTimeModel(admission.forgetting, state.batch_time if state else learned)
-        gains = flow_gains(delay_steps=_FEEDBACK_DELAY_BATCHES, effort=admission.flow_effort)
-        self._flow = FlowLaw(gains, state.flow if state else None)
+        drift = Drift(admission.speed_drift, admission.cost_drift)
+        self._batch_time = BatchTimeModel(drift, state.batch_time if state else learned)
         self._limits = SourceLimits(
             query, admission.dead_band, enforced=enforced, states=state.sources if state else None
         )
         self._state = state or QueryState(
             batch_time=self._batch_time.snapshot(),
-            flow=self._flow.snapshot(),
             sources=self._limits.snapshot(),
             budget_rows=float(self._first_rows),
             keep=KeepState(answers=answered),
@@ -211,7 +203,6 @@ class QueryLogic:
             self._state,
             batch_s=self._batch_s,
             batch_time=self._batch_time.snapshot(),
-            flow=self._flow.snapshot(),
             sources=self._limits.snapshot(),
             keep=KeepState() if self._keep is None else self._keep.snapshot(),
             feasibility=self._feasibility.snapshot(),
@@ -244,7 +235,8 @@ class QueryLogic:
             self._limits.learn_planned(planned)
             self._update(last_lag_rows=planned.lag_rows, last_planned_s=planned.planned_s)
         load = None if self._target_s is None else self._planned_load(batch_id, planned)
-        return self._keep.answer(load, batch_id, self._batch_time, is_rerun=is_rerun)
+        late_ratio = self._settings.late_ratio
+        return self._keep.answer(load, batch_id, self._batch_time, late_ratio=late_ratio, is_rerun=is_rerun)
 
     def on_batch(
         self, signal: BatchSignal, *, contention: float = 1.0, cap_rows: float | None = None
@@ -264,7 +256,7 @@ class QueryLogic:
         if self._state.batches <= 1:
             # The first batch after a start pays for code generation and cold workers: it teaches nothing of the rest.
             return decisions
-        self._batch_s = self._sustainable_s(signal)
+        self._batch_s = self._wanted_length_s()
         fits_rows = self._fitting_rows()
         decisions += self._overhead_word(signal, fits_rows)
         capacity = Capacity(
@@ -275,7 +267,7 @@ class QueryLogic:
         )
         if self.arrival_rows_per_s is not None:
             decisions += self._judge(signal, capacity)
-        self._update(budget_rows=self._next_budget(signal, capacity))
+        self._update(budget_rows=self._next_budget(signal, fits_rows))
         decisions += self._limit_sources(signal, capacity, cap_rows)
         return decisions
 
@@ -324,40 +316,46 @@ class QueryLogic:
             rows=float(planned.rows),
             waiting_rows=planned.rows + planned.lag_rows,
             arrival_rows_per_s=rate,
-            batch_s=max(self._batch_s if self._batch_s != float("inf") else self._target_s, self._target_s),
-            target_s=self._target_s,
+            batch_s=self._wanted_length_s(),
             tells_arrival=self._state.tells_arrival,
+            interval_s=self._query.trigger_interval_s,
         )
 
     # What fits
 
-    def _sustainable_s(self, signal: BatchSignal) -> float:
-        """Length of the batches to come: the target, unless the query could not keep up with those.
-
-        Noise makes overhead and cost uncertain, and what they say too short: where more waits than arrives during a
-        batch although no more may be dropped, the reserve grows until the lag falls.
-        """
+    def _in_time_s(self) -> float:
+        """The longest batch whose rows are in time, as much as batches scatter."""
         assert self._target_s is not None
+        assert self.goal.latency_s is not None
         model = self._batch_time
-        if model.batches < _BATCHES_TO_KNOW or self.arrival_rows_per_s is None:
+        if model.batches < _BATCHES_TO_KNOW:
             return self._target_s
-        floor = 1.0 if self._keep is None else self._keep.current_keep_floor
-        least_load = self.arrival_rows_per_s * (model.read_cost_s + floor * model.work_cost_s)
-        self._adapt_reserve(signal, self.arrival_rows_per_s * signal.duration_s, floor)
-        return sustainable_batch_s(
-            self._target_s,
-            overhead_s=model.overhead_s,
-            least_load=least_load,
-            interval_s=self._query.trigger_interval_s,
-            reserve=self._state.reserve,
+        rows = max(1.0, model.kept_rows_within(self._target_s, 1.0))
+        noise = model.deviation_of(rows, rows)
+        longest_s = longest_in_time_s(
+            self.goal.latency_s, self._query.trigger_interval_s, noise, late_ratio=self._settings.late_ratio
         )
+        return min(self._target_s, longest_s)
 
-    def _adapt_reserve(self, signal: BatchSignal, arrived_rows: float, floor: float) -> None:
-        change = 1.0 / _RESERVE_STEP
-        if (signal.lag_rows or 0.0) > arrived_rows:
-            at_floor = self.keep_ratio <= _AT_FLOOR * floor
-            change = _RESERVE_STEP if at_floor and signal.rows < _FALLING * arrived_rows else 1.0
-        self._update(reserve=min(max(self._state.reserve * change, CATCHING_UP), _MOST_RESERVE))
+    def _wanted_length_s(self) -> float:
+        """Length of the batches to come: in time, unless too little of it would be left for rows."""
+        assert self.goal.latency_s is not None
+        model, rate = self._batch_time, self.arrival_rows_per_s or 0.0
+        read_load = rate * model.read_cost_s
+        if self._keep is None:
+            filled_s = model.overhead_s / MOST_OVERHEAD_PART
+        else:
+            filled_s = useful_length_s(self.goal.latency_s, model.overhead_s, read_load)
+        floor = 1.0 if self._keep is None else self._keep.current_keep_floor
+        needed_s = 0.0
+        if model.batches >= _BATCHES_TO_KNOW:
+            needed_s = keeping_up_s(
+                model.overhead_s,
+                read_load + rate * floor * model.work_cost_s,
+                self._query.trigger_interval_s,
+                overhead_part=self._settings.overhead_part,
+            )
+        return max(self._in_time_s(), filled_s, needed_s)
 
     def _overhead_word(self, signal: BatchSignal, fits_rows: float) -> list[Decision]:
         """Say once that an overhead leaves no room within the goal."""
@@ -371,15 +369,12 @@ class QueryLogic:
         return decisions
 
     def _fitting_rows(self) -> float:
-        model = self._batch_time
-        work_s = max(self._batch_s - model.overhead_s, _SMALLEST_WORK_SHARE * self._batch_s)
-        return max(1.0, work_s / model.cost_per_kept_row_s(1.0))
+        return max(1.0, self._batch_time.kept_rows_within(self._batch_s, 1.0))
 
     def _readable_rows(self) -> float:
         """Rows that could be read in time if no more than the floor of them were kept."""
         model, floor = self._batch_time, self.keep_floor
-        work_s = max(self._batch_s - model.overhead_s, _SMALLEST_WORK_SHARE * self._batch_s)
-        return max(1.0, work_s / (model.read_cost_s + floor * model.work_cost_s))
+        return max(1.0, (self._batch_s - model.overhead_s) / (model.read_cost_s + floor * model.work_cost_s))
 
     def _judge(self, signal: BatchSignal, capacity: Capacity) -> list[Decision]:
         if signal.lag_rows is None:
@@ -408,57 +403,27 @@ class QueryLogic:
         rows = signal.lag_rows + capacity.arrival_rows_per_s * signal.duration_s
         return rows, min(rows, self._limits.rows_in_force(signal))
 
-    def _next_budget(self, signal: BatchSignal, capacity: Capacity) -> float:
-        fits_rows = capacity.fits_rows
-        trusted = self._settings.growth_factor * self._state.largest_batch_rows
-        if not capacity.is_known:
-            budget = min(self._explored(signal, fits_rows), trusted)
-        else:
-            in_flight = self._rows_in_flight(signal, capacity)
-            allowed = self._flow.maximum(rate=fits_rows, buffer=in_flight, target=fits_rows)
-            # A batch far below what fits is little but overhead: the law may shorten the next one, not starve it.
-            budget = min(max(allowed, _LEAST_FLOW_SHARE * fits_rows), fits_rows, trusted)
-            self._flow.granted(budget)
-        return max(1.0, budget)
+    def _next_budget(self, signal: BatchSignal, fits_rows: float) -> float:
+        """Rows that fit, within what is sure to be within the goal and what was seen to be possible.
 
-    def _explored(self, signal: BatchSignal, fits_rows: float) -> float:
-        goal_s = self.goal.latency_s
-        assert goal_s is not None
-        few = signal.work_rows <= self._settings.first_batch_rows
+        Where overhead and cost of rows are not told apart, what fits may be far too little, and batches of that size
+        would never tell: the next one is then as large as can be within the goal if all of the last one was cost.
+        """
+        assert self.goal.latency_s is not None
+        longest_s = max(self.goal.latency_s, self._batch_s)
+        most_rows = self._settings.growth_factor * self._state.largest_batch_rows
         sure_rows = self._batch_time.surely_within(
-            SAFE_SHARE_OF_GOAL * goal_s,
-            1.0,
-            at_most_rows=self._settings.growth_factor * self._state.largest_batch_rows,
+            longest_s, 1.0, at_most_rows=min(fits_rows, most_rows), deviations=_SURE_DEVIATIONS
         )
-        return explored_rows(
-            rows=max(1, signal.work_rows),
-            duration_s=signal.duration_s,
-            target_s=self._batch_s,
-            goal_s=max(goal_s, self._batch_s),
-            overhead_s=self._batch_time.overhead_s,
-            sure_rows=sure_rows,
-            wanted_rows=fits_rows,
-            has_backlog=(signal.lag_rows or 0.0) > signal.rows,
-            falls_behind=(self.arrival_rows_per_s or 0.0) * signal.duration_s > signal.rows,
-            # Few rows that take long are likely the engine's own time: its code is still being compiled.
-            warming_up=few and self._batch_time.batches < _WARM_UP_BATCHES and signal.duration_s <= goal_s,
-        )
+        if self._batch_time.overhead_error_s <= _SPLIT_KNOWN * self._batch_s or not signal.lag_rows:
+            return max(1.0, sure_rows)
+        probe_rows = signal.work_rows * _SAFE_PART * longest_s / signal.duration_s
+        return max(1.0, sure_rows, min(probe_rows, most_rows))
 
     def _is_known(self, fits_rows: float) -> bool:
-        """Whether what fits is known well enough to go by it.
-
-        Its duration must be sure. And where most of it would be overhead, so must the cost: with a cost that is nothing
-        but noise the batches would stay small for ever.
-        """
+        """Whether what fits is known well enough to go by it."""
         model = self._batch_time
-        is_sure = model.batches >= _BATCHES_TO_KNOW and model.is_certain(fits_rows, 1.0, within=_CERTAIN_WITHIN)
-        return is_sure and (model.overhead_s < _OVERHEAD_SHARE * self._batch_s or model.is_cost_significant(1.0))
-
-    def _rows_in_flight(self, signal: BatchSignal, capacity: Capacity) -> float:
-        """Rows of the batch that runs while this is decided: what the last limit let in of what was waiting."""
-        if signal.lag_rows is None or self.arrival_rows_per_s is None:
-            return min(float(signal.work_rows), self._state.budget_rows)
-        return min(self._state.budget_rows, self._next_read(signal, capacity)[1])
+        return model.batches >= _BATCHES_TO_KNOW and model.is_certain(fits_rows, 1.0, within=_CERTAIN_WITHIN)
 
     # Limits
 

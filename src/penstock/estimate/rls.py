@@ -109,6 +109,20 @@ class RecursiveLeastSquares:
         bounded = [min(error**2, most) for error, most in zip(standard_errors, self._prior_variance, strict=True)]
         self._covariance = _diagonal(bounded)
 
+    def spread(self, direction: tuple[float, ...], deviations: float) -> None:
+        """Let the truth have moved along a direction by so many times its length, one way or the other."""
+        size = range(len(direction))
+        moved = deviations * deviations
+        self._covariance = self._bounded(
+            [[self._covariance[i][j] + moved * direction[i] * direction[j] for j in size] for i in size]
+        )
+
+    def reset_part(self, part: int, standard_error: float) -> None:
+        """Know of one part nothing but that, whatever it had in common with others."""
+        for index in range(len(self._theta)):
+            self._covariance[part][index] = self._covariance[index][part] = 0.0
+        self._covariance[part][part] = standard_error**2
+
     def place(self, theta: tuple[float, ...]) -> None:
         """Put the estimate elsewhere, where observations do not tell it from what it was."""
         self._theta = theta

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.model import BatchSignal
 
 _DRAWS = 1_024
+_ACCIDENT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class SimulatedQuery:
         How much dearer the first batch is: code is still being compiled. The next one is by half of that, and so on.
     noise, seed
         Standard deviation of the logarithm of batch times, and where its random numbers begin.
+    accident_ratio
+        Part of the batches that take three times as long.
     trigger_interval_s
         How often a batch begins; 0 is batch after batch.
     has_guard
@@ -70,6 +73,7 @@ class SimulatedQuery:
     warm_up: float = 0.0
     noise: float = 0.0
     seed: int = 1
+    accident_ratio: float = 0.0
     trigger_interval_s: float = 0.0
     has_guard: bool = False
     tells_arrival: bool = True
@@ -122,13 +126,20 @@ class QueryRun:
     batches: list[BatchOutcome] = field(default_factory=list)
     owed_core_s: float = 0.0
     _rng: np.random.Generator = field(init=False)
+    _accidents: np.random.Generator = field(init=False)
     _draws: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.query.seed)
+        self._accidents = np.random.default_rng((self.query.seed, 1))
 
     def noise_factor(self) -> float:
         """What the next batch's time is multiplied by."""
+        ratio = self.query.accident_ratio
+        accident = _ACCIDENT if ratio and self._accidents.random() < ratio else 1.0
+        return accident * self._scatter()
+
+    def _scatter(self) -> float:
         if not self.query.noise:
             return 1.0
         if not self._draws:

@@ -1,0 +1,191 @@
+"""The fast tier in virtual time: steps of load on machines of any overhead, scatter and disturbance.
+
+Each run is the loop that governs live queries, on the simulated engine, beside the same query without it. *What fits*
+is what somebody who knows costs, speed and load of every second could keep: batches as long as the scatter allows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.control.batch_length import longest_in_time_s
+from penstock.model import Application, Goal
+from penstock.testing import SimulatedQuery, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.sim.simulated_query import QueryRun
+
+GOAL_S = 5.0
+LATE_RATIO = 0.02
+_COST_S, _READ_PART, _FLOOR = 13e-6, 0.03, 0.01
+_STEP_S, _END_S = 40.0, 160.0
+_NAME = "query"
+_SLOWER = 1.7
+"""What a neighbour that takes one of two cores costs: less than half of the speed, for tasks are not all of a batch."""
+_DRIFT = 0.6
+_ACCIDENTS = 0.03
+"""Part of the batches that take three times as long: a garbage collection, a slow commit."""
+
+Speed = Callable[[float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopCase:
+    """One closed loop: the load is in multiples of what fits into batches of half the goal.
+
+    ``disturbance`` is none, drift (rows become 1.6 times as expensive within a minute), spells (a neighbour takes a
+    core for 5 to 15 s, again and again) or accidents (three batches of a hundred take three times as long).
+    """
+
+    overhead_s: float
+    noise: float
+    load: float
+    disturbance: str = "none"
+    seed: int = 0
+    calm_load: float = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class LoopResult:
+    """What became of the rows of one closed loop, after the step."""
+
+    case: LoopCase
+    late_ratio: float
+    kept_of_fitting_ratio: float
+    useful_rows_per_s: float
+    plain_useful_rows_per_s: float
+    p95_s: float
+
+    @property
+    def of_plain(self) -> float:
+        """Rows out in time each second, over those of the same query alone; without bound where that has none."""
+        plain = self.plain_useful_rows_per_s
+        return self.useful_rows_per_s / plain if plain > 0 else float("inf")
+
+
+def step_cases(seeds: int) -> list[LoopCase]:
+    """Steps of load on engines of any overhead, scatter and disturbance."""
+    grid = itertools.product(
+        (0.2, 0.5, 1.0, 1.3), (0.05, 0.12, 0.3), (1.5, 3.0, 5.0), ("none", "drift", "spells", "accidents"), range(seeds)
+    )
+    return [LoopCase(overhead, noise, load, kind, seed) for overhead, noise, load, kind, seed in grid]
+
+
+def constant_cases(seeds: int) -> list[LoopCase]:
+    """Constant loads from half of what fits to three times that, with overheads of up to half of the goal."""
+    grid = itertools.product((0.2, 0.7, 1.3, 1.8, 2.2, 2.5), (0.05, 0.15), (0.5, 0.8, 1.0, 1.5, 3.0), range(seeds))
+    return [LoopCase(overhead, noise, load, seed=seed, calm_load=load) for overhead, noise, load, seed in grid]
+
+
+def run_loop(case: LoopCase) -> LoopResult:
+    """Run one case, governed and alone."""
+    capacity = _capacity_rows_per_s(case.overhead_s)
+    speed = _speed(case)
+
+    def rate(now_s: float) -> float:
+        return (case.calm_load if now_s < _STEP_S else case.load) * capacity
+
+    query = SimulatedQuery(
+        rate, overhead_s=case.overhead_s, cost_per_row_s=lambda now_s: _COST_S * speed(now_s), read_part=_READ_PART,
+        noise=case.noise, seed=case.seed, backlog_rows=2 * capacity, has_guard=True, warm_up=3.0,
+        accident_ratio=_ACCIDENTS if case.disturbance == "accidents" else 0.0,
+    )  # fmt: skip
+    governed = _run(query, {_NAME: Goal(latency=GOAL_S, minimum_accuracy=_FLOOR)})
+    plain = _run(query, {})
+    kept, late, p95_s = _after_step(governed)
+    plain_kept, plain_late, _ = _after_step(plain)
+    span_s = _END_S - _STEP_S
+    fitting = _fitting_rows_per_s(case, rate, speed)
+    return LoopResult(
+        case,
+        late_ratio=late / max(1.0, kept),
+        kept_of_fitting_ratio=kept / span_s / fitting,
+        useful_rows_per_s=(kept - late) / span_s,
+        plain_useful_rows_per_s=(plain_kept - plain_late) / span_s,
+        p95_s=p95_s,
+    )
+
+
+def run_loops(cases: Sequence[LoopCase], *, processes: int) -> list[LoopResult]:
+    """Run many, on several processes; the results are in the order of the cases."""
+    if processes == 1:
+        return [run_loop(case) for case in cases]
+    with ProcessPoolExecutor(processes) as pool:
+        return list(pool.map(run_loop, cases, chunksize=8))
+
+
+def summed_up(results: Iterable[LoopResult], keys: Sequence[str]) -> list[dict[str, object]]:
+    """A row for each combination of some fields of the cases."""
+    groups: dict[tuple[object, ...], list[LoopResult]] = {}
+    for result in results:
+        fields = asdict(result.case)
+        groups.setdefault(tuple(fields[key] for key in keys), []).append(result)
+    return [dict(zip(keys, group, strict=True)) | _figures(found) for group, found in groups.items()]
+
+
+def _figures(found: Sequence[LoopResult]) -> dict[str, object]:
+    late = [result.late_ratio for result in found]
+    kept = [result.kept_of_fitting_ratio for result in found]
+    return {
+        "runs": len(found),
+        "late_ratio_mean": float(np.mean(late)),
+        "late_ratio_max": float(np.max(late)),
+        "kept_of_fitting_ratio_mean": float(np.mean(kept)),
+        "kept_of_fitting_ratio_min": float(np.min(kept)),
+        "useful_of_plain_ratio_min": float(min(result.of_plain for result in found)),
+        "runs_below_plain": sum(result.of_plain < 1.0 for result in found),
+        "latency_p95_s_mean": float(np.mean([result.p95_s for result in found])),
+        "latency_p95_s_max": float(np.max([result.p95_s for result in found])),
+    }
+
+
+def _capacity_rows_per_s(overhead_s: float) -> float:
+    """Rows that fit into batches of half the goal; a tenth of what cores could do where overhead fills them."""
+    return max(1.0 - overhead_s / (GOAL_S / 2), 0.1) / _COST_S
+
+
+def _run(query: SimulatedQuery, goals: dict[str, Goal]) -> QueryRun:
+    run = simulate(Application.of_goals(goals), {_NAME: query}, tick_s=0.01)
+    run.query(_NAME).latency_s = GOAL_S
+    return run.run_until(_END_S).query(_NAME)
+
+
+def _after_step(run: QueryRun) -> tuple[float, float, float]:
+    """Rows kept, late ones of them, and the age of 95 % of them, of the batches that were done by the end."""
+    batches = [batch for batch in run.since(_STEP_S) if batch.signal.finished_s <= _END_S]
+    kept, late = sum(batch.kept_rows for batch in batches), sum(batch.late_kept_rows for batch in batches)
+    ages, rows = run.ages(_STEP_S)
+    if not ages.size:
+        return kept, late, float("nan")
+    order = np.argsort(ages)
+    below = np.cumsum(rows[order])
+    return kept, late, float(ages[order][np.searchsorted(below, 0.95 * below[-1])])
+
+
+def _speed(case: LoopCase) -> Speed:
+    """How many times as much rows cost at a moment."""
+    if case.disturbance == "drift":
+        return lambda now_s: 1.0 + _DRIFT * min(1.0, max(0.0, now_s - _STEP_S) / 60.0)
+    if case.disturbance != "spells":
+        return lambda _: 1.0
+    rng = np.random.default_rng(case.seed)
+    edges = np.cumsum(rng.uniform(5.0, 15.0, size=64)) + _STEP_S / 2
+    return lambda now_s: _SLOWER if np.searchsorted(edges, now_s) % 2 else 1.0
+
+
+def _fitting_rows_per_s(case: LoopCase, rate: Speed, speed: Speed) -> float:
+    length_s = longest_in_time_s(GOAL_S, 0.0, case.noise, late_ratio=LATE_RATIO)
+    kept = []
+    for now_s in np.arange(_STEP_S, _END_S):
+        arrivals, row_s = rate(now_s), _COST_S * speed(now_s)
+        room = (1.0 - case.overhead_s / length_s - _READ_PART * row_s * arrivals) / ((1.0 - _READ_PART) * row_s)
+        kept.append(min(arrivals, max(_FLOOR * arrivals, room)))
+    return float(np.mean(kept))

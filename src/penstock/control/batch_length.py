@@ -1,0 +1,147 @@
+"""How long the batches of a query are to be, from its goal, its overhead and the scatter of its batches."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.estimate.batch_time import BatchTimeModel
+
+_BISECTIONS = 30
+_MIN_PART_OF_GOAL = 0.1
+"""Length where a trigger interval leaves no time at all: a batch must have some."""
+CATCHING_UP = 1.1
+"""Batches that only just keep up never work off what waits: they get a tenth more."""
+
+
+OVERLOAD_OVERHEAD_PART = 1.0 / 6.0
+"""Part of a batch that is overhead in an overload that nobody can keep up with: five sixths go into rows."""
+MOST_OVERHEAD_PART = 2.0 / 3.0
+"""Of batches that must work off all that waits, no more than two thirds are overhead.
+
+Nothing can be dropped there, so what is late stays late, and shorter batches would only make it later.
+"""
+
+
+def late_part(wait_s: float, batch_s: float, goal_s: float, noise: float) -> float:
+    r"""Part of the rows of a batch that are out too late.
+
+    Rows arrive evenly and have waited for up to :math:`w` when their batch begins. It takes :math:`d \varepsilon`, with
+    :math:`\varepsilon` log-normal of mean one and deviation :math:`\sigma`. Late are those that had waited for more
+    than :math:`L - d \varepsilon`, on average
+
+    .. math:: \frac{1}{w} E\big[(d \varepsilon - K)^+\big] =
+        \frac{d\,\Phi(u + \sigma / 2) - K\,\Phi(u - \sigma / 2)}{w}, \qquad
+        K = L - w, \quad u = \frac{\ln(d / K)}{\sigma}
+
+    Examples
+    --------
+    Of a goal of 5 s, with batches of 2.5 s, one after the other: none without scatter, four in a hundred with a tenth.
+
+    >>> late_part(2.5, 2.5, 5.0, 0.0)
+    0.0
+    >>> round(late_part(2.5, 2.5, 5.0, 0.1), 3), round(late_part(2.5, 2.5, 5.0, 0.3), 3)
+    (0.04, 0.119)
+    >>> late_part(3.0, 3.0, 5.0, 0.0), late_part(6.0, 1.0, 5.0, 0.1)
+    (0.3333333333333333, 0.3333333333333333)
+    """
+    room_s = goal_s - wait_s
+    if wait_s <= 0.0:
+        return 0.0 if batch_s <= goal_s else 1.0
+    if room_s <= 0.0 or noise <= 0.0:
+        return min(1.0, max(0.0, batch_s - room_s) / wait_s)
+    reach = math.log(batch_s / room_s) / noise
+    excess_s = batch_s * _normal(reach + noise / 2) - room_s * _normal(reach - noise / 2)
+    return min(1.0, max(0.0, excess_s) / wait_s)
+
+
+def longest_in_time_s(goal_s: float, interval_s: float, noise: float, *, late_ratio: float) -> float:
+    r"""The longest batch of which no more than a part of the rows is out too late (:func:`late_part`).
+
+    A row waits for up to one batch, or one trigger interval, before its own batch begins. With batches one after the
+    other and no scatter that is half of the goal; the more they scatter the less.
+
+    Examples
+    --------
+    >>> [round(longest_in_time_s(5.0, 0.0, noise, late_ratio=0.02), 2) for noise in (0.03, 0.1, 0.2, 0.3)]
+    [2.52, 2.44, 2.26, 2.05]
+    >>> round(longest_in_time_s(5.0, 4.0, 0.05, late_ratio=0.02), 2), longest_in_time_s(5.0, 6.0, 0.1, late_ratio=0.02)
+    (1.08, 0.5)
+    """
+    low, high = 0.0, goal_s
+    for _ in range(_BISECTIONS):
+        length_s = (low + high) / 2
+        is_in_time = late_part(max(interval_s, length_s), length_s, goal_s, noise) <= late_ratio
+        low, high = (length_s, high) if is_in_time else (low, length_s)
+    return max(low, _MIN_PART_OF_GOAL * goal_s)
+
+
+def longest_wait_s(batch_s: float, goal_s: float, noise: float, *, late_ratio: float) -> float:
+    """How long rows may have waited when their batch begins, for no more than a part of them to be out too late.
+
+    Examples
+    --------
+    >>> [round(longest_wait_s(2.0, 5.0, noise, late_ratio=0.02), 2) for noise in (0.0, 0.1, 0.3)]
+    [3.06, 2.95, 2.17]
+    """
+    low, high = 0.0, goal_s
+    for _ in range(_BISECTIONS):
+        wait_s = (low + high) / 2
+        is_in_time = late_part(wait_s, batch_s, goal_s, noise) <= late_ratio
+        low, high = (wait_s, high) if is_in_time else (low, wait_s)
+    return low
+
+
+def useful_length_s(goal_s: float, overhead_s: float, read_load: float) -> float:
+    r"""The length with which most rows are out in time each second, where overhead is much of the goal.
+
+    Batches one after the other of length :math:`d > L / 2` have :math:`d - o - \lambda d` for kept rows, with
+    :math:`\lambda` the seconds of reading that each second brings, and a part :math:`(L - d) / d` of them in time. Per
+    second that is
+
+    .. math:: \frac{((1 - \lambda)\,d - o)(L - d)}{d^2}, \qquad \text{largest at} \qquad
+        d = \frac{2\,o\,L}{(1 - \lambda)\,L + o}
+
+    which is more than half of the goal only where the overhead is more than a third of it.
+
+    Examples
+    --------
+    >>> round(useful_length_s(5.0, 0.2, 0.05), 2), round(useful_length_s(5.0, 2.0, 0.05), 2)
+    (0.4, 2.96)
+    """
+    room = max(0.0, 1.0 - read_load) * goal_s + overhead_s
+    return min(goal_s, 2.0 * overhead_s * goal_s / room) if room > 0.0 else goal_s
+
+
+def keeping_up_s(overhead_s: float, load: float, interval_s: float, *, overhead_part: float) -> float:
+    r"""The shortest batches that keep up with what arrives, and a tenth more to catch up.
+
+    A batch of length :math:`d` spends :math:`o` on itself and the rest on the rows that came since the one before
+    began: :math:`d = o + \rho \max(P, d)`, with :math:`\rho` the seconds of work that each second brings. Batches so
+    long that only a small part of them is overhead gain nothing by being longer. Where even those could not keep up
+    there is nothing to be kept up with, and batches get the length at which most of their time goes into rows.
+
+    Examples
+    --------
+    >>> [round(keeping_up_s(1.6, load, 0.0, overhead_part=0.05), 2) for load in (0.0, 0.6, 0.9, 3.0)]
+    [1.76, 4.4, 17.6, 9.6]
+    >>> round(keeping_up_s(0.5, 0.3, 4.0, overhead_part=0.05), 2)
+    1.87
+    """
+    if load > 1.0 - overhead_part:
+        return overhead_s / OVERLOAD_OVERHEAD_PART
+    alone_s = overhead_s / (1.0 - load)
+    if alone_s < interval_s:
+        alone_s = min(overhead_s + load * interval_s, interval_s / CATCHING_UP)
+    return CATCHING_UP * alone_s
+
+
+def kept_rows_per_s(model: BatchTimeModel, length_s: float, arrival_rows_per_s: float) -> float:
+    """Rows that can be kept each second by batches of a length, of those that arrive."""
+    left = length_s - model.overhead_s - model.read_cost_s * arrival_rows_per_s * length_s
+    return min(arrival_rows_per_s, max(0.0, left) / (model.work_cost_s * length_s))
+
+
+def _normal(value: float) -> float:
+    return 0.5 * math.erfc(-value / math.sqrt(2.0))

@@ -1,0 +1,37 @@
+"""The fast tier in virtual time, a few cases of what the benchmark runs in hundreds."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.bench.loops import LoopCase, constant_cases, run_loop, run_loops, step_cases, summed_up
+
+
+@pytest.mark.parametrize("disturbance", ["none", "drift"])
+@pytest.mark.parametrize("overhead_s", [0.2, 0.5, 1.3])
+def test_a_step_is_held(overhead_s: float, disturbance: str) -> None:
+    """Few of the kept rows are late, and what fits is kept, on a steady machine and on one that gets slower."""
+    cases = [LoopCase(overhead_s, 0.05, load, disturbance, seed) for load in (1.5, 3.0, 5.0) for seed in range(2)]
+    [figures] = summed_up(run_loops(cases, processes=1), ("disturbance",))
+    assert figures["late_ratio_mean"] <= 0.02
+    assert figures["kept_of_fitting_ratio_mean"] >= 0.93
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_overhead_is_not_taken_for_the_cost_of_rows(seed: int) -> None:
+    """Where a batch takes two seconds whatever its size, governing a query does not cost it useful rows."""
+    result = run_loop(LoopCase(2.2, 0.1, 1.5, seed=seed, calm_load=1.5))
+    assert result.of_plain > 0.9
+
+
+def test_a_neighbour_in_spells_does_not_take_control_away() -> None:
+    """Most kept rows are in time, though a core is taken away and given back every few seconds."""
+    found = run_loops([LoopCase(1.0, 0.05, 3.0, "spells", seed) for seed in range(3)], processes=1)
+    assert max(result.late_ratio for result in found) < 0.1
+    assert min(result.kept_of_fitting_ratio for result in found) > 0.8
+
+
+def test_the_cases_are_those_that_the_tables_name() -> None:
+    """Every combination, each with its seeds."""
+    assert len(step_cases(2)) == 4 * 3 * 3 * 4 * 2
+    assert {case.calm_load == case.load for case in constant_cases(1)} == {True}
