@@ -63,7 +63,7 @@ class AdmissionSettings:
         unit="ratio", low=0.05, high=1,
     )  # fmt: skip
     late_ratio: float = _option(
-        0.02, "Part of the kept rows that may be out later than the goal: batches are as long as that allows.",
+        0.015, "Part of the kept rows that may be out later than the goal: batches are as long as that allows.",
         unit="ratio", low=0, high=0.5,
     )  # fmt: skip
     dead_band: float = _option(

@@ -42,6 +42,8 @@ class PlannedLoad:
         Those, and the ones that it leaves at the sources.
     arrival_rows_per_s
         Rows that arrive each second.
+    waited_s
+        For how long the oldest of the waiting rows has waited.
     batch_s
         Length that the batch is to have.
     tells_arrival
@@ -55,6 +57,7 @@ class PlannedLoad:
     rows: float
     waiting_rows: float
     arrival_rows_per_s: float
+    waited_s: float
     batch_s: float
     tells_arrival: bool
     interval_s: float = 0.0
@@ -105,14 +108,14 @@ def choose_keep_ratio(
     >>> model = BatchTimeModel()
     >>> for read, kept in ((1_000, 1_000), (10_000, 10_000), (30_000, 3_000), (10_000, 1_000)) * 9:
     ...     model.update(read, kept, 0.2 + read * 10e-6 + kept * 90e-6)
-    >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 20_000.0, batch_s=2.0, tells_arrival=True)
+    >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 20_000.0, 2.0, batch_s=2.0, tells_arrival=True)
     >>> choice = choose_keep_ratio(model, load, latency_s=5.0, keep_floor=0.05, late_ratio=0.02)
     >>> round(choice.ratio, 2), round(choice.late_after_s, 1), choice.late_rows
     (0.39, 3.0, 0.0)
 
     Half of that fits, and stays whole though it is a little longer:
 
-    >>> calm = PlannedLoad(8, 102.0, 21_000.0, 21_000.0, 9_000.0, batch_s=2.0, tells_arrival=True)
+    >>> calm = PlannedLoad(8, 102.0, 21_000.0, 21_000.0, 9_000.0, 2.3, batch_s=2.0, tells_arrival=True)
     >>> choose_keep_ratio(model, calm, latency_s=5.0, keep_floor=0.05, late_ratio=0.02).ratio
     1.0
     """
@@ -128,8 +131,7 @@ def _whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float, late_rati
     """Everything stays."""
     rate, rows = load.arrival_rows_per_s, load.rows
     batch_s, noise = model.predict_s(rows, rows), model.deviation_of(rows, rows)
-    wait_s = load.waiting_rows / rate if rate > 0 else 0.0
-    late = late_part(wait_s, batch_s, latency_s, noise)
+    late = late_part(load.waited_s, batch_s, latency_s, noise)
     next_rows = rate * max(batch_s, load.interval_s)
     next_s = min(load.batch_s, model.predict_s(next_rows, next_rows))
     next_late = late_part(max(batch_s, load.interval_s), next_s, latency_s, noise)
@@ -142,13 +144,14 @@ def _cut(
     model: BatchTimeModel, load: PlannedLoad, latency_s: float, keep_floor: float, late_ratio: float
 ) -> KeepChoice:
     """The batch takes the wanted length: rows that would be late even so go first, then others at random."""
-    rate, rows, batch_s = load.arrival_rows_per_s, load.rows, load.batch_s
+    rows, batch_s = load.rows, load.batch_s
     noise = model.deviation_of(rows, model.kept_rows_within(batch_s, 1.0))
     late_after_s = longest_wait_s(batch_s, latency_s, noise, late_ratio=late_ratio)
     late_rows = 0.0
     late_go_first = load.tells_arrival and late_after_s > 0
     if late_go_first:
-        late_rows = min(rows, max(0.0, load.waiting_rows - rate * late_after_s))
+        on_time = late_after_s / load.waited_s if load.waited_s > late_after_s else 1.0
+        late_rows = min(rows, (1.0 - on_time) * load.waiting_rows)
     on_time_rows = rows - late_rows
     late_s = late_rows * (model.read_cost_s + keep_floor * model.work_cost_s)
     ratio = 1.0 if on_time_rows <= 0 else model.keep_ratio_within(batch_s - late_s, on_time_rows)

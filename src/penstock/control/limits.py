@@ -68,6 +68,12 @@ class SourceLimits:
         rates = [source.arrival.rate_rows_per_s for source in self._states]
         return None if any(rate is None for rate in rates) else sum(rate for rate in rates if rate is not None)
 
+    @property
+    def recent_rows_per_s(self) -> float | None:
+        """Arrivals between the last two batches over all sources, None as soon as one of them is unknown."""
+        rates = [source.arrival.recent_rows_per_s for source in self._states]
+        return None if any(rate is None for rate in rates) else sum(rate for rate in rates if rate is not None)
+
     def snapshot(self) -> tuple[SourceState, ...]:
         """Everything that the next limit depends on."""
         return tuple(self._states)

@@ -316,10 +316,16 @@ class QueryLogic:
             rows=float(planned.rows),
             waiting_rows=planned.rows + planned.lag_rows,
             arrival_rows_per_s=rate,
+            waited_s=self._waited_s(planned.rows + planned.lag_rows, rate),
             batch_s=self._wanted_length_s(),
             tells_arrival=self._state.tells_arrival,
             interval_s=self._query.trigger_interval_s,
         )
+
+    def _waited_s(self, waiting_rows: float, rate: float) -> float:
+        """For how long the oldest row has waited: what waits arrived at the rate of late, not at the smoothed one."""
+        arrived = self._limits.recent_rows_per_s or rate
+        return waiting_rows / arrived if arrived > 0 else 0.0
 
     # What fits
 

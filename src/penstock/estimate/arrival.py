@@ -15,6 +15,7 @@ class ArrivalState:
     rate_rows_per_s: float | None
     planned_s: float | None
     lag_rows: float | None
+    recent_rows_per_s: float | None = None
 
 
 class ArrivalRate:
@@ -51,16 +52,22 @@ class ArrivalRate:
         """Smoothed rows per second, or None before two batches with a known lag."""
         return self._state.rate_rows_per_s
 
+    @property
+    def recent_rows_per_s(self) -> float | None:
+        """Rows per second between the last two batches, as they were: what waits now arrived at that rate."""
+        return self._state.recent_rows_per_s
+
     def update(self, *, planned_s: float, rows: int, lag_rows: float | None) -> None:
         """Learn from a batch planned at that time, which left that lag."""
         old = self._state
-        rate = old.rate_rows_per_s
+        rate, recent = old.rate_rows_per_s, old.recent_rows_per_s
         if lag_rows is not None and old.lag_rows is not None and old.planned_s is not None:
             elapsed_s = planned_s - old.planned_s
             if elapsed_s > 0:
                 arrived = max(0.0, rows + lag_rows - old.lag_rows)
-                rate = self._smoothed(rate, arrived / elapsed_s, elapsed_s)
-        self._state = ArrivalState(rate, planned_s, lag_rows)
+                recent = arrived / elapsed_s
+                rate = self._smoothed(rate, recent, elapsed_s)
+        self._state = ArrivalState(rate, planned_s, lag_rows, recent)
 
     def snapshot(self) -> ArrivalState:
         """The whole state, to build an equal estimator from."""
