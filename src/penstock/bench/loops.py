@@ -183,9 +183,10 @@ def _speed(case: LoopCase) -> Speed:
 
 def _fitting_rows_per_s(case: LoopCase, rate: Speed, speed: Speed) -> float:
     length_s = longest_in_time_s(GOAL_S, 0.0, case.noise, late_ratio=LATE_RATIO)
+    mean = float(np.exp(case.noise**2 / 2))  # of the log-normal factor that batches are multiplied by
     kept = []
     for now_s in np.arange(_STEP_S, _END_S):
-        arrivals, row_s = rate(now_s), _COST_S * speed(now_s)
-        room = (1.0 - case.overhead_s / length_s - _READ_PART * row_s * arrivals) / ((1.0 - _READ_PART) * row_s)
+        arrivals, row_s = rate(now_s), mean * _COST_S * speed(now_s)
+        room = (1.0 - mean * case.overhead_s / length_s - _READ_PART * row_s * arrivals) / ((1.0 - _READ_PART) * row_s)
         kept.append(min(arrivals, max(_FLOOR * arrivals, room)))
     return float(np.mean(kept))
