@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from penstock.control.application import ApplicationLogic
 from penstock.control.events import BatchFinished, BatchPlanned, Event, QueryStarted
-from penstock.errors import StoreError
+from penstock.errors import StoreError, UnstorableError
 from penstock.loop import Loop
 from penstock.model import (
     Action,
@@ -141,6 +143,16 @@ def test_a_decision_that_cannot_be_recorded_is_not_applied_until_it_is() -> None
     assert plant.limits[NAME, 0] == newest.action.value
     assert plant.limits != before
     assert [record.action.cause for record in disk.actions(kinds=(ActionKind.FAULT,))] == ["store"]
+
+
+def test_what_no_store_can_hold_does_not_wait() -> None:
+    """A decision with text that is no text is refused at once, and those after it are recorded."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store)
+    with pytest.raises(UnstorableError):
+        loop.record([Fault(query=NAME, cause="batch 1", reason="\udc80")])
+    loop.handle(started())
+    assert plant.limits[NAME, 0] == 1_000
 
 
 def test_a_keep_ratio_that_cannot_be_recorded_is_not_told() -> None:

@@ -118,6 +118,10 @@ class StoreError(PenstockError):
     """The action log cannot be opened, written or understood."""
 
 
+class UnstorableError(StoreError):
+    """What is to be recorded cannot be by any store, now or later: a NaN, or text that is no text."""
+
+
 class EnvironmentCheckError(PenstockError):
     """The machine lacks something that Spark needs."""
 

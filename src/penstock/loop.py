@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.control.events import BatchPlanned, QueryEnded, Tick
-from penstock.errors import PenstockError, StoreError
+from penstock.errors import PenstockError, StoreError, UnstorableError
 from penstock.model import APPLICATION, Mode
 from penstock.model.decision import Decision, Executors, Fault, KeepRatio, ReadLimit, Release, to_action
 
@@ -138,6 +138,8 @@ class Loop:
             try:
                 actions = [to_action(decision) for decision in together]
                 self.store.append_all(actions, time_s=self._clock(), mode=self.mode)
+            except UnstorableError:
+                raise  # it would wait for ever, and all others with it
             except StoreError as error:
                 self._waiting.update((_key(each), each) for each in decisions if not isinstance(each, KeepRatio))
                 self._cannot_record(error)

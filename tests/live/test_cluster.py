@@ -6,6 +6,7 @@ Every scenario is a driver of its own (``driver_cluster.py``), because a process
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +134,24 @@ def test_executors_follow_the_load(cluster: StandaloneCluster) -> None:
     assert len(outcomes) >= 2
     assert len(result["start_s"]) >= 3
     show(f"decided {decided}; started in {result['start_s']} s, left in {result['release_s']} s")
+
+
+def test_a_cluster_lets_in_only_who_knows_its_secret(cluster: StandaloneCluster) -> None:
+    """Its daemons authenticate and take no programs by REST; its user alone can read the secret, and no command line."""
+    directory = cluster.spec.directory
+    settings = directory / "conf" / "spark-defaults.conf"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (settings, settings.parent, directory)] == [
+        0o600,
+        0o700,
+        0o700,
+    ]
+    secret = dict(line.split() for line in settings.read_text().splitlines())["spark.authenticate.secret"]
+    commands = [word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or []]
+    assert any(str(directory) in word for word in commands)
+    assert not any(secret in word for word in commands)
+    log = (directory / "master" / "daemon.log").read_text()
+    assert "authentication enabled" in log
+    assert "RestServer" not in log
 
 
 def test_nothing_is_left_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

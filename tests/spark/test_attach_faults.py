@@ -59,6 +59,7 @@ def query() -> FakeQuery:
 def pen(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> Iterator[Penstock]:
     missing = dict.fromkeys((internals.Ability.TEXT_REPORTS, internals.Ability.EXECUTORS), "no Spark here")
     monkeypatch.setattr(internals, "probe", lambda _: missing)
+    monkeypatch.setattr(internals, "unseen_reports", lambda *_: [])
     settings = Settings().with_values({"directives.enabled": False})
     found = Penstock(cast("Any", FakeSession(query)), Application(), settings, MemoryStore())
     yield found
@@ -176,7 +177,6 @@ def governable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(internals, "trigger_of", lambda _: ("ProcessingTimeTrigger", 0.0))
     monkeypatch.setattr(internals, "plan_mentions", lambda *_: False)
     monkeypatch.setattr(internals, "uncommitted_batch", lambda _: None)
-    monkeypatch.setattr(internals, "unseen_reports", lambda *_: [])
 
 
 @pytest.mark.usefixtures("governable")
@@ -213,6 +213,7 @@ def test_a_session_is_attached_to_once(pen: Penstock) -> None:
 def test_an_attach_that_fails_leaves_nothing_behind(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever raises after the listener was added, its listener is gone, and the next one finds the session free."""
     monkeypatch.setattr(internals, "probe", lambda _: {internals.Ability.TEXT_REPORTS: "no Spark here"})
+    monkeypatch.setattr(internals, "unseen_reports", lambda *_: [])
     session = cast("Any", FakeSession(query))
     settings = Settings().with_values({"directives.enabled": False})
     active = session.streams.active
@@ -327,6 +328,18 @@ def test_a_store_that_cannot_be_read_costs_a_start_its_memory_only(
     pen.events.on_started(cast("Any", SimpleNamespace(id=query.id, name="clicks")))
     assert pen.loop.logic.governed == ("clicks",)
     assert faults(pen) == []
+
+
+@pytest.mark.usefixtures("governable")
+def test_what_a_query_did_before_it_was_watched_is_not_told_again(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reports that were there when the query was taken up are neither fetched nor taken from the bus."""
+    monkeypatch.setattr(internals, "unseen_reports", lambda _, seen: [] if seen else [report(query)])
+    pen.events.take_up(cast("Any", query))
+    pen.events.look()
+    pen.events.on_progress(report(query))
+    assert pen.store.points(QueryName("clicks"), Metric.BATCH_ROWS) == []
 
 
 @pytest.mark.usefixtures("governable")

@@ -118,7 +118,9 @@ class SessionEvents:
         """Watch a query that runs already, and govern it where it has a goal."""
         watched = self._watch(query)
         goal = self.goals.get(watched.name)
-        if goal is not None:
+        if goal is None:
+            watched.skip_past()
+        else:
             self.begin(watched, goal, cause="adopt")
 
     def look(self) -> None:

@@ -106,7 +106,14 @@ class WatchedQuery:
     def past_signals(self) -> tuple[BatchSignal, ...]:
         """What it did before it was adopted."""
         reports = [parse_progress(report.json) for report in self.query.recentProgress if report.numInputRows > 0]
+        for report in reports:
+            self.is_news(report)  # whoever brings it again tells nothing new
         return tuple(self.signal(report) for report in reports)
+
+    def skip_past(self) -> None:
+        """Count what it did before it was watched as seen: it was nobody's business then."""
+        for text in self.missed_reports()[-1:]:
+            self.is_news(parse_progress(text))
 
     def _await_plan(self, execution: JavaObject) -> None:
         """Wait for the sources of a query that was started a moment ago: it creates them on its own thread."""
