@@ -137,7 +137,7 @@ def test_executors_follow_the_load(cluster: StandaloneCluster) -> None:
 
 
 def test_a_cluster_lets_in_only_who_knows_its_secret(cluster: StandaloneCluster) -> None:
-    """Its daemons authenticate and take no programs by REST; its user alone can read the secret, and no command line."""
+    """Its daemons authenticate and take no programs by REST; nobody else can read the secret, on no command line."""
     directory = cluster.spec.directory
     settings = directory / "conf" / "spark-defaults.conf"
     assert [stat.S_IMODE(path.stat().st_mode) for path in (settings, settings.parent, directory)] == [
