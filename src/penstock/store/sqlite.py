@@ -38,6 +38,7 @@ from penstock.store.schema import (
     point_from_row,
     point_to_row,
 )
+from penstock.store.where import Where, of_actions, values_of
 from penstock.store.writer_lock import WriterLock
 
 if TYPE_CHECKING:
@@ -158,13 +159,13 @@ class SqliteStore:
         last: int | None = None,
     ) -> list[RecordedAction]:
         """Give the recorded actions that match, in the order of recording; both ends of the time range belong to it."""
-        wanted = _values_of(kinds)
+        wanted = values_of(kinds)
         limit = checked_last(last)
         if limit is None or len(wanted) <= 1:
-            where = _of_actions(query, wanted, since_s, until_s, after_id)
+            where = of_actions(query, wanted, since_s, until_s, after_id)
             rows = self._newest(_SELECT_ACTIONS, where, last)
         else:
-            parts = [_of_actions(query, [kind], since_s, until_s, after_id) for kind in wanted]
+            parts = [of_actions(query, [kind], since_s, until_s, after_id) for kind in wanted]
             selects = [f"SELECT * FROM ({_SELECT_ACTIONS.format(part.text)})" for part in parts]  # noqa: S608 - no values inside
             values = [value for part in parts for value in (*part.values, limit)]
             with self._using() as connection:
@@ -182,10 +183,10 @@ class SqliteStore:
         after_id: int = 0,
     ) -> Iterator[RecordedAction]:
         """Give the recorded actions that match one by one, oldest first; a portion of them is in memory at a time."""
-        wanted = _values_of(kinds)
+        wanted = values_of(kinds)
         seen_id = after_id
         while True:
-            where = _of_actions(query, wanted, since_s, until_s, seen_id)
+            where = of_actions(query, wanted, since_s, until_s, seen_id)
             with self._using() as connection:
                 statement = _SELECT_NEXT_ACTIONS.format(where.text)
                 rows = connection.execute(statement, (*where.values, _PORTION_ROWS)).fetchall()
@@ -205,7 +206,7 @@ class SqliteStore:
         last: int | None = None,
     ) -> list[SeriesPoint]:
         """Give a time series of a query, oldest first; both ends of the time range belong to it."""
-        where = _Where()
+        where = Where()
         where.add("query = ? AND metric = ?", query, Metric(metric).value)
         where.add_range(since_s, until_s)
         return [point_from_row(row[0], row[1:]) for row in self._newest(_SELECT_POINTS, where, last)]
@@ -236,7 +237,7 @@ class SqliteStore:
     def delete_actions(self, *, before_s: float, kinds: Collection[ActionKind]) -> int:
         """Forget old actions of these kinds but the newest of each query, kind and source; gives how many went."""
         deleted = 0
-        for kind in _values_of(kinds):
+        for kind in values_of(kinds):
             portion = _PORTION_ROWS
             while portion == _PORTION_ROWS:
                 with self._writing() as connection:
@@ -293,7 +294,7 @@ class SqliteStore:
             self._file_id = file_id(self.path)
             stack.pop_all()
 
-    def _newest(self, select: str, where: _Where, last: int | None) -> list[tuple[Any, ...]]:
+    def _newest(self, select: str, where: Where, last: int | None) -> list[tuple[Any, ...]]:
         limit = checked_last(last)
         with self._using() as connection:
             statement = select.format(where.text)
@@ -371,42 +372,3 @@ class SqliteStore:
 def open_reader(path: str | Path) -> SqliteStore:
     """Open the store at that path for reading, beside its writer if there is one."""
     return SqliteStore(path, read_only=True)
-
-
-class _Where:
-    """Conditions of a look-up; values travel beside the text, never inside it."""
-
-    def __init__(self) -> None:
-        self._conditions: list[str] = []
-        self.values: list[object] = []
-
-    def add(self, condition: str, *values: object) -> None:
-        self._conditions.append(condition)
-        self.values.extend(values)
-
-    def add_range(self, since_s: float | None, until_s: float | None) -> None:
-        if since_s is not None:
-            self.add("time_s >= ?", float(since_s))
-        if until_s is not None:
-            self.add("time_s <= ?", float(until_s))
-
-    @property
-    def text(self) -> str:
-        return " AND ".join(self._conditions)
-
-
-def _values_of(kinds: Collection[ActionKind]) -> list[str]:
-    return sorted({ActionKind(kind).value for kind in kinds})
-
-
-def _of_actions(
-    query: QueryName | None, kinds: Sequence[str], since_s: float | None, until_s: float | None, after_id: int
-) -> _Where:
-    where = _Where()
-    where.add("action_id > ?", after_id)
-    if query is not None:
-        where.add("query = ?", query)
-    if kinds:
-        where.add(f"kind IN ({', '.join('?' * len(kinds))})", *kinds)
-    where.add_range(since_s, until_s)
-    return where
