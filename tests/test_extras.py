@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from penstock.control.allocation import allocate
 from penstock.control.utility import Utility, UtilityKind
 from penstock.errors import MissingExtraError
 from penstock.estimate.change import FixedThreshold
-from penstock.extras import EXTRAS, require
+from penstock.extras import EXTRAS, require, spark_version
 from penstock.kafka.load_sinks import KafkaTarget
 from penstock.model.graph import Element, ElementGraph, Engine, InputStream
 
@@ -123,3 +124,22 @@ def test_importing_changes_nothing_of_the_program() -> None:
     )
     ended = run_blocked(program)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("version", ["3.5.3", "4.0.1", "4.1.1", "4.3.0"])
+def test_versions_of_spark_that_were_not_tried_are_refused_in_one_sentence(version: str, tmp_path: Path) -> None:
+    """Whatever else such a version lacks, the error names it, what is supported and the command that helps."""
+    package = tmp_path / "pyspark"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise AttributeError('nothing of this is there')\n", encoding="utf-8")
+    (package / "version.py").write_text(f'__version__: str = "{version}"\n', encoding="utf-8")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import penstock; penstock.attach"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    last = ended.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"penstock.errors.UnsupportedSparkError: PySpark {version} is not supported")
+    assert last.endswith("pip install 'pyspark>=4.2,<4.3'")
+
+
+def test_the_installed_version_of_spark_is_read_without_importing_it() -> None:
+    """And is the one that pip knows."""
+    assert spark_version() == metadata.version("pyspark")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from penstock.control.application import ApplicationLogic
 from penstock.control.events import BatchFinished, BatchPlanned, Event, QueryStarted
-from penstock.errors import StoreError
+from penstock.errors import StoreError, UnstorableError
 from penstock.loop import Loop
 from penstock.model import (
+    Action,
     ActionKind,
     Application,
     BatchSignal,
@@ -22,6 +23,7 @@ from penstock.model import (
     PlannedBatch,
     QueryName,
     QuerySpec,
+    RecordedAction,
     SourceSignal,
     SourceSpec,
 )
@@ -69,10 +71,30 @@ class NumberPlant:
         self.restored.append(query)
         self.limits = {key: units for key, units in self.limits.items() if key[0] != query}
 
+    suspend = restore
 
-def loop_on(plant: NumberPlant, store: MemoryStore | None = None, *, mode: Mode = Mode.ACT) -> Loop:
+
+class Disk(MemoryStore):
+    """A store that can be written or cannot, as a disk that fills up and is emptied again."""
+
+    is_full = False
+
+    def append_all(self, actions: Sequence[Action], *, time_s: float, mode: Mode) -> list[RecordedAction]:
+        """Refuse while full."""
+        if self.is_full:
+            raise StoreError("no room")
+        return super().append_all(actions, time_s=time_s, mode=mode)
+
+
+def loop_on(
+    plant: NumberPlant,
+    store: MemoryStore | None = None,
+    *,
+    mode: Mode = Mode.ACT,
+    clock: Callable[[], float] = lambda: 100.0,
+) -> Loop:
     logic = ApplicationLogic(Application(), Settings(), enforced=mode is Mode.ACT)
-    return Loop(logic, plant, store or MemoryStore(), mode=mode, clock=lambda: 100.0)
+    return Loop(logic, plant, store or MemoryStore(), mode=mode, clock=clock, patience_s=60.0)
 
 
 def started(*, has_guard: bool = False) -> QueryStarted:
@@ -103,18 +125,85 @@ def test_what_is_applied_is_what_is_recorded() -> None:
         assert plant.limits[NAME, 0] == from_action(recorded[0].action).units  # type: ignore[attr-defined]
 
 
-def test_a_decision_that_cannot_be_recorded_is_not_applied() -> None:
-    """A store that fails keeps everything as it was."""
-    plant, store = NumberPlant(), MemoryStore()
-    loop = loop_on(plant, store)
+def test_a_decision_that_cannot_be_recorded_is_not_applied_until_it_is() -> None:
+    """A full disk keeps everything as it was, and with room again the query is governed on as if nothing had been."""
+    plant, disk = NumberPlant(), Disk()
+    loop = loop_on(plant, disk)
     loop.handle(started())
     before = dict(plant.limits)
-    store.close()
-    loop.logic.on_event(finished(0, 1_000, 1e6), 100.0)
-    loop.logic.on_event(finished(1, 2_000, 1e6), 100.0)
-    with pytest.raises(StoreError):
-        loop.handle(finished(2, 4_000, 1e6))
+    disk.is_full = True
+    for batch in range(4):
+        loop.handle(finished(batch, 1_000 * 2**batch, 1e6))
     assert plant.limits == before
+    assert loop.logic.governed == (NAME,)
+    assert plant.restored == []
+    disk.is_full = False
+    loop.cycle()
+    newest = disk.actions(kinds=(ActionKind.READ_LIMIT,), last=1)[0]
+    assert plant.limits[NAME, 0] == newest.action.value
+    assert plant.limits != before
+    assert [record.action.cause for record in disk.actions(kinds=(ActionKind.FAULT,))] == ["store"]
+
+
+def test_what_no_store_can_hold_does_not_wait() -> None:
+    """A decision with text that is no text is refused at once, and those after it are recorded."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store)
+    with pytest.raises(UnstorableError):
+        loop.record([Fault(query=NAME, cause="batch 1", reason="\udc80")])
+    loop.handle(started())
+    assert plant.limits[NAME, 0] == 1_000
+
+
+def test_a_keep_ratio_that_cannot_be_recorded_is_not_told() -> None:
+    """Whatever a batch is told is on record: with a full disk it gets no answer, and what it got before stands."""
+    plant, disk = NumberPlant(), Disk()
+    loop = loop_on(plant, disk)
+    loop.handle(started(has_guard=True))
+    for batch in range(9):
+        loop.answer(planned(batch, 20_000))
+        loop.handle(finished(batch, 20_000, kept=20_000))
+    disk.is_full = True
+    assert loop.answer(planned(9, 600_000)) is None
+    disk.is_full = False
+    loop.cycle()
+    assert all(record.action.value == 1.0 for record in disk.actions(kinds=(ActionKind.KEEP_RATIO,)))
+
+
+def test_a_store_that_stays_shut_gives_queries_their_own_limits_until_it_opens() -> None:
+    """Fail open, and not for good: after the patience the limit is gone, with the store back it is in force again."""
+    plant, disk, now_s = NumberPlant(), Disk(), [100.0]
+    loop = loop_on(plant, disk, clock=lambda: now_s[0])
+    loop.handle(started())
+    before = dict(plant.limits)
+    disk.is_full = True
+    for batch in range(4):
+        loop.handle(finished(batch, 1_000 * 2**batch, 1e6))
+    now_s[0] += 59.0
+    loop.cycle()
+    assert plant.limits == before
+    now_s[0] += 2.0
+    loop.cycle()
+    loop.cycle()
+    assert plant.limits == {}
+    assert plant.restored == [NAME]
+    disk.is_full = False
+    loop.cycle()
+    assert plant.limits[NAME, 0] >= before[NAME, 0]
+    (gap,) = disk.actions(kinds=(ActionKind.FAULT,))
+    assert "could not be written for 61 s; queries had their own limits" in gap.action.reason
+
+
+def test_a_query_that_starts_while_the_loop_closes_is_let_go_of() -> None:
+    """Whatever was decided before the end is given back by it, and nothing is decided after it."""
+    plant = NumberPlant()
+    loop = loop_on(plant)
+    loop.handle(started())
+    loop.close()
+    loop.release_all("detach", "over")
+    assert plant.limits == {}
+    assert loop.handle(started()) == []
+    assert plant.limits == {}
 
 
 def test_a_lost_call_heals_in_the_next_cycle() -> None:

@@ -12,6 +12,8 @@
     ├── InvalidGuardError         a guard or operator on columns that are not there or do not serve
     ├── UnknownQueryError         no streaming query goes by that name
     ├── UnsupportedSessionError   a session that cannot be governed, such as Spark Connect
+    ├── UnsupportedSparkError     a version of PySpark that Penstock was not tried on
+    ├── AlreadyAttachedError      a session that is attached to already
     ├── StoreError                the action log cannot be opened, written or understood
     ├── EnvironmentCheckError     Java, Python or memory is not what Spark needs
     ├── MissingExtraError         a package that only some parts need, with the command that installs it
@@ -104,8 +106,20 @@ class UnsupportedSessionError(PenstockError, TypeError):
     """The Spark session is of a kind that Penstock cannot act on."""
 
 
+class UnsupportedSparkError(PenstockError, ImportError):
+    """The installed PySpark is of a version that Penstock was not tried on."""
+
+
+class AlreadyAttachedError(PenstockError, RuntimeError):
+    """The session has a hold on it already; two would each take the other's limits for the query's own."""
+
+
 class StoreError(PenstockError):
     """The action log cannot be opened, written or understood."""
+
+
+class UnstorableError(StoreError):
+    """What is to be recorded cannot be by any store, now or later: a NaN, or text that is no text."""
 
 
 class EnvironmentCheckError(PenstockError):

@@ -3,6 +3,9 @@
 Whatever happens to an application becomes an event; the logic answers with decisions; they are recorded, and only then
 applied. Every cycle the loop compares what is recorded with what is there, and applies again what is not in force: a
 crash, a lost call or somebody else's hand heals itself. Failing open, observe-only and the locks live here, once.
+
+A store that cannot be written, for want of room or because another program holds it, ends nothing: decisions wait, what
+stands stays in force, and queries get their own limits back only where that lasts (docs/adr/0017-faults.md).
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.control.events import BatchPlanned, QueryEnded, Tick
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StoreError, UnstorableError
 from penstock.model import APPLICATION, Mode
 from penstock.model.decision import Decision, Executors, Fault, KeepRatio, ReadLimit, Release, to_action
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.control.application import ApplicationLogic
     from penstock.control.events import Event
-    from penstock.model import QueryName
+    from penstock.model import QueryName, SeriesPoint
     from penstock.store import Store
 
 logger = logging.getLogger("penstock")
@@ -48,6 +51,10 @@ class Plant(Protocol):
         """Give a query back what it came with, as if nobody had ever acted on it."""
         ...
 
+    def suspend(self, query: QueryName) -> None:
+        """Let a governed query run under what it came with for now; it stays governed."""
+        ...
+
 
 class Loop:
     """Runs one application's logic on one plant.
@@ -64,13 +71,25 @@ class Loop:
         In observe mode decisions are recorded and nothing is done.
     clock
         Seconds since the epoch, or virtual ones.
+    patience_s
+        How long decisions may wait for a store that cannot be written before queries get their own limits back.
     """
 
     def __init__(
-        self, logic: ApplicationLogic, plant: Plant, store: Store, *, mode: Mode, clock: Callable[[], float]
+        self,
+        logic: ApplicationLogic,
+        plant: Plant,
+        store: Store,
+        *,
+        mode: Mode,
+        clock: Callable[[], float],
+        patience_s: float = 60.0,
     ) -> None:
         self.logic, self.plant, self.store, self.mode = logic, plant, store, mode
-        self._clock = clock
+        self._clock, self._patience_s = clock, patience_s
+        self._waiting: dict[tuple[QueryName, type[Decision], int], Decision] = {}
+        self._unrecorded_since_s: float | None = None
+        self._suspended = False
         self._deciding = threading.RLock()
         self._acting: dict[QueryName, threading.RLock] = {}
         self._standing: dict[tuple[QueryName, type[Decision], int], Decision] = {}
@@ -91,24 +110,79 @@ class Loop:
             if self._closed.is_set():
                 return []
             decisions = self.logic.on_event(event, self._clock())
-            news = [decision for decision in decisions if self._is_news(decision)]
-            self.record(news)
-        for decision in news:
+            recorded = self.record([decision for decision in decisions if self._is_news(decision)])
+        for decision in recorded:
             self._apply(decision)
         return decisions
 
     def answer(self, event: BatchPlanned) -> KeepRatio | None:
-        """What a planned batch keeps, recorded before it is told; None for a query that is not governed."""
+        """What a planned batch keeps, recorded before it is told; None where nothing is, or can be, on record."""
         answers = [decision for decision in self.handle(event) if isinstance(decision, KeepRatio)]
-        return answers[-1] if answers and self.mode is Mode.ACT else None
+        if not answers or self.mode is not Mode.ACT or self._is_news(answers[-1]):
+            return None
+        return answers[-1]
 
-    def record(self, decisions: Sequence[Decision]) -> None:
-        """Put decisions on record, all of them or none; what stands is what is on record."""
-        if not decisions:
-            return
-        self.store.append_all([to_action(decision) for decision in decisions], time_s=self._clock(), mode=self.mode)
-        for decision in decisions:
-            self._standing[_key(decision)] = decision
+    def record(self, decisions: Sequence[Decision]) -> list[Decision]:
+        """Put decisions on record, all of them or none, with those that still wait for it; gives what is on record now.
+
+        What stands is what is on record. Of decisions that wait, a later one takes the place of an earlier one; a keep
+        ratio does not wait, because its batch goes on without it.
+        """
+        with self._deciding:
+            fresh = {_key(decision) for decision in decisions}
+            together = [*(each for key, each in self._waiting.items() if key not in fresh), *decisions]
+            if self._unrecorded_since_s is not None:
+                together.append(self._gap(self._unrecorded_since_s))
+            if not together:
+                return []
+            try:
+                actions = [to_action(decision) for decision in together]
+                self.store.append_all(actions, time_s=self._clock(), mode=self.mode)
+            except UnstorableError:
+                raise  # it would wait for ever, and all others with it
+            except StoreError as error:
+                self._waiting.update((_key(each), each) for each in decisions if not isinstance(each, KeepRatio))
+                self._cannot_record(error)
+                return []
+            for decision in together:
+                self._standing[_key(decision)] = decision
+            self._waiting.clear()
+            self._unrecorded_since_s, self._suspended = None, False
+            return together
+
+    def keep_points(self, points: Sequence[SeriesPoint]) -> None:
+        """Record observations; those that cannot be recorded are lost, and nothing else with them."""
+        try:
+            self.store.append_points(points)
+        except StoreError as error:
+            with self._deciding:
+                self._cannot_record(error)
+
+    def _cannot_record(self, error: StoreError) -> None:
+        if self._unrecorded_since_s is None:
+            self._unrecorded_since_s = self._clock()
+            logger.warning("%s; what stands decided stays in force until it can be recorded again", error)
+
+    def _gap(self, since_s: float) -> Fault:
+        """What the log says of the time in which it could not be written, once it can."""
+        meanwhile = "queries had their own limits" if self._suspended else "what stood decided stayed in force"
+        reason = f"the store could not be written for {self._clock() - since_s:.0f} s; {meanwhile}"
+        return Fault(query=APPLICATION, cause="store", reason=reason)
+
+    def _suspend_if_it_lasts(self) -> None:
+        """Fail open: a limit that nobody could correct for a while must not stay for ever."""
+        with self._deciding:
+            since_s = self._unrecorded_since_s
+            if since_s is None or self._suspended or self._clock() - since_s < self._patience_s:
+                return
+            self._suspended = True
+            names = self.logic.governed
+        logger.warning(
+            "nothing could be recorded for %g s: queries have their own limits until it can", self._patience_s
+        )
+        for name in names:
+            with self.lock_of(name):
+                self.plant.suspend(name)
 
     def _is_news(self, decision: Decision) -> bool:
         """Whether a decision says something that is not on record: a batch that asks again gets what is there."""
@@ -140,8 +214,11 @@ class Loop:
             self.handle(event)
         points = self.logic.take_points()
         if points:
-            self.store.append_points(points)
-        if self.mode is Mode.ACT:
+            self.keep_points(points)
+        if self._unrecorded_since_s is not None:
+            self.record([])
+            self._suspend_if_it_lasts()
+        if self.mode is Mode.ACT and not self._suspended:
             with self._deciding:
                 standing = [each for each in self._standing.values() if isinstance(each, ReadLimit | Executors)]
             for decision in standing:
@@ -162,8 +239,9 @@ class Loop:
                 self.fault(APPLICATION, "cycle", error)
 
     def close(self) -> None:
-        """Decide no more."""
-        self._closed.set()
+        """Decide no more: what is being decided is recorded and applied, what comes later is not looked at."""
+        with self._deciding:
+            self._closed.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_ENDS_WITHIN_S)
 
@@ -180,6 +258,16 @@ class Loop:
         finally:
             with self.lock_of(query):
                 self.plant.restore(query)
+
+    def release_all(self, cause: str, why: str) -> None:
+        """Release every governed query; one that cannot be let go of in order does not keep the others."""
+        with self._deciding:
+            names = self.logic.governed
+        for name in names:
+            try:
+                self.release(name, cause, why)
+            except Exception:
+                logger.exception("query %s could not be let go of in order", name)
 
     def fault(self, query: QueryName, cause: str, error: Exception) -> None:
         """Fail open: what Penstock cannot handle runs on as if Penstock were not there. Never raises."""
@@ -210,6 +298,7 @@ class Loop:
             logger.exception("query %s could not be given back what it came with", query)
 
     def _forget(self, query: QueryName) -> None:
+        self._waiting = {key: decision for key, decision in self._waiting.items() if key[0] != query}
         self._standing = {key: decision for key, decision in self._standing.items() if key[0] != query}
 
 

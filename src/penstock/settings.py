@@ -108,6 +108,11 @@ class StoreSettings:
         30.0, "Age at which read limits and keep ratios that others have replaced are deleted; other actions stay.",
         unit="days", low=0.01, high=3650,
     )  # fmt: skip
+    patience_s: float = _option(
+        60.0, "How long decisions may wait for a store that cannot be written; then queries have their own limits, "
+        "until it can.",
+        unit="s", low=0, high=86_400,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +123,11 @@ class ObserveSettings:
     executors_every_s: float = _option(
         5.0, "How often CPU, heap and garbage collection of the executors are read.", unit="s", low=0.5, high=3600
     )
+    reports_every_s: float = _option(
+        2.0, "How often reports of batches are looked for that Spark's listener bus has not brought, as when another "
+        "listener holds it up.",
+        unit="s", low=0.1, high=3600,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,8 @@ class FakePlant:
         """Remember it."""
         self.restored.append(query)
 
+    suspend = restore
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:

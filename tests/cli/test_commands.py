@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,16 +211,13 @@ def test_installed_script_reports_errors(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_help_starts_fast() -> None:
+def test_help_imports_nothing_slow() -> None:
     """Help imports neither Spark nor numpy nor what draws: it must answer at once."""
     code = (
         "import sys; from penstock.cli import main; main(['version', '--help']); "
         "print(*({'pyspark', 'numpy', 'matplotlib', 'sqlite3', 'psutil'} & set(sys.modules)), file=sys.stderr)"
     )
-    began_s = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    # 0.2 s on a quiet machine; the bound leaves room for a busy one, the modules tell the cause.
-    assert time.perf_counter() - began_s < 3
     assert done.stderr.strip() == ""
 
 

@@ -15,8 +15,6 @@ from packaging.requirements import Requirement
 
 from penstock.cli import checks as checks_module
 from penstock.cli.checks import (
-    SPARK_BELOW,
-    SPARK_FROM,
     CheckResult,
     Surroundings,
     check_checkpoint_directory,
@@ -30,6 +28,7 @@ from penstock.cli.checks import (
     checks,
     run_check,
 )
+from penstock.extras import SPARK_BELOW, SPARK_FROM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,7 +101,7 @@ def test_no_java(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "passed"),
-    [("4.2.0", True), ("4.3.1", True), ("4.1.9", False), ("4.4.0.dev1", False), (None, False)],
+    [("4.2.0", True), ("4.2.7", True), ("4.1.9", False), ("4.3.0", False), ("4.3.0.dev1", False), (None, False)],
 )
 def test_spark(version: str | None, passed: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001 - a test's parameter
     """A PySpark that Penstock was not tried on fails the check."""
@@ -197,7 +196,7 @@ def test_a_missing_member_names_the_ability_and_the_remedy() -> None:
     result = checks_module.members_result({"read limits of running queries": "Spark 9.9.9 has no uniqueSources"})
     assert not result.passed
     assert "read limits of running queries: off" in result.found
-    assert "pyspark>=4.2,<4.4" in result.remedy
+    assert "pyspark>=4.2,<4.3" in result.remedy
     assert checks_module.members_result({}).passed
 
 

@@ -135,6 +135,17 @@ def test_everything_is_written_piece_by_piece(
     assert [row["action_id"] for row in document["rows"]] == [2, 3]
 
 
+def test_everything_is_written_line_by_line_for_people_too(
+    run: Callable[..., Any], store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--last 0``, followed or not, never asks for all actions at once; where there are none it says so."""
+    monkeypatch.delattr(SqliteStore, "actions")
+    words = ("log", "--last", "0", "--store", str(store_path))
+    assert len(run(*words, "--kind", "read_limit").out.splitlines()) == 2
+    assert len(run(*words, "--kind", "read_limit", "--follow", "--until", "1 s").out.splitlines()) == 2
+    assert "no actions that match" in run(*words, "--query", "nobody").out
+
+
 def test_observed_actions_are_marked(run: Callable[..., Any], tmp_path: Path) -> None:
     """A decision that was not carried out does not look like one that was."""
     with SqliteStore(tmp_path / "observed.db") as store:

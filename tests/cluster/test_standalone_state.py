@@ -17,8 +17,9 @@ from penstock.cluster.standalone import (
     stop_cluster,
     stop_worker,
 )
-from penstock.cluster.standalone_config import StandaloneSpec
+from penstock.cluster.standalone_config import StandaloneSpec, daemon_properties, master_arguments
 from penstock.errors import ClusterError
+from penstock.process import group
 from penstock.spark.standalone_master import parse_answer
 
 SPEC = {"workers": 1, "cores": 4, "memory": "4g", "heap": "256m"}
@@ -38,11 +39,27 @@ def test_a_process_with_the_same_id_is_not_taken_for_a_daemon(tmp_path: Path) ->
     assert require_cluster(tmp_path).daemons[0].pid is None
 
 
-def test_another_cluster_in_the_same_directory_is_refused(tmp_path: Path) -> None:
+def test_another_cluster_in_the_same_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While one runs there, as far as its process tells, it is neither changed nor taken for the one asked for."""
+    monkeypatch.setattr(group, "command_of", lambda _: [f"-Dpenstock.directory={tmp_path}"])
     write_state(tmp_path, pid=os.getpid(), started_s=psutil.Process().create_time())
     with pytest.raises(ClusterError, match="runs already, with 1 workers of 4 cores and 4g: stop it with"):
         start_cluster(StandaloneSpec(tmp_path, workers=2))
+
+
+def test_a_planted_state_ends_no_other_process(tmp_path: Path) -> None:
+    """A process that is on record with its id and its moment, but was not started for this cluster, is left running."""
+    write_state(tmp_path, pid=os.getpid(), started_s=psutil.Process().create_time())
+    assert require_cluster(tmp_path).running == ()
+    assert stop_cluster(tmp_path) == ()
+
+
+def test_the_daemons_let_in_only_who_knows_their_secret() -> None:
+    """Programs are handed in with proof or not at all, and nobody ends them through a page."""
+    lines = daemon_properties("s3").splitlines()
+    assert {"spark.authenticate true", "spark.authenticate.secret s3", "spark.master.rest.enabled false"} <= set(lines)
+    assert "spark.ui.killEnabled false" in lines
+    assert not any("s3" in word for word in master_arguments(1, 2))
 
 
 def test_an_empty_directory_has_no_cluster(tmp_path: Path) -> None:

@@ -58,13 +58,12 @@ def test_both_solvers_agree() -> None:
 
 
 @pytest.mark.parametrize("utility", [Utility(), LOG, EXPONENTIAL], ids=lambda utility: utility.kind)
-def test_paper_size_takes_less_than_a_second(utility: Utility) -> None:
-    """200 elements on 80 engines are allocated in less than a second, once the solver is loaded."""
+def test_the_papers_size_is_allocated_to_its_optimum(utility: Utility) -> None:
+    """200 elements on 80 engines get what the bound of the dual says that they can get."""
     graph = draw_topology(TopologyShape(), seed=5)
-    allocate(graph, utility)
-    started_s = time.perf_counter()
-    allocate(graph, utility)
-    assert time.perf_counter() - started_s < 1.0
+    found = allocate(graph, utility)
+    assert_feasible(graph, found)
+    assert found.utility == pytest.approx(found.utility_bound, rel=1e-3)
 
 
 @pytest.mark.slow

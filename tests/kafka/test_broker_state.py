@@ -12,6 +12,7 @@ import pytest
 from penstock.errors import BrokerError
 from penstock.kafka.broker import read_cluster, require_cluster, stop_cluster
 from penstock.kafka.broker_config import ClusterSpec, Node, node_properties
+from penstock.process import group
 
 
 def write_state(directory: Path, **node: object) -> None:
@@ -26,7 +27,15 @@ def test_a_process_with_the_same_id_is_not_taken_for_a_broker(tmp_path: Path) ->
     assert require_cluster(tmp_path).running == ()
     assert stop_cluster(tmp_path) == ()
     assert require_cluster(tmp_path).nodes[0].pid is None
-    write_state(tmp_path, pid=os.getpid(), started_s=began_s)
+
+
+def test_a_planted_state_ends_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is on record with its id and its moment counts only if it was started for this directory."""
+    write_state(tmp_path, pid=os.getpid(), started_s=psutil.Process().create_time())
+    assert require_cluster(tmp_path).running == ()
+    assert stop_cluster(tmp_path) == ()
+    write_state(tmp_path, pid=os.getpid(), started_s=psutil.Process().create_time())
+    monkeypatch.setattr(group, "command_of", lambda _: [f"-Dpenstock.directory={tmp_path}"])
     assert len(require_cluster(tmp_path).running) == 1
 
 

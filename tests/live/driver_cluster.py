@@ -20,7 +20,7 @@ import psutil
 import penstock
 from penstock import Application, ExecutorBounds, ExecutorsDeclaration, Goal, QueryDeclaration
 from penstock.cluster.engine import running_engine
-from penstock.cluster.engine_spec import EngineSpec, Standalone
+from penstock.cluster.engine_spec import EngineSpec
 from penstock.cluster.standalone import require_cluster
 from penstock.model import ActionKind, QueryName
 from penstock.policies import ScaleDecision, ScalingSignal, StatelessScaler
@@ -167,7 +167,7 @@ def running(directory: Path, bounds: ExecutorBounds, policy: StatelessScaler, pr
 
     cluster = require_cluster(directory)
     spec = EngineSpec("penstock-live", bounds, memory="512m", settings=SETTINGS)
-    with running_engine(spec, Standalone(cluster.master_url, cluster.ui_url)) as engine:
+    with running_engine(spec, cluster.place) as engine:
         engine.spark.sparkContext.setLogLevel("OFF")
         register(engine.spark)
         rows = engine.spark.readStream.format("penstock.load").option("profile", profile).option("partitions", 4).load()

@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 from pyspark.sql import functions as fn
 
 from penstock.model import ActionKind, QueryName
@@ -137,11 +136,6 @@ def actions_of(store: Store, name: str, *kinds: ActionKind) -> list[Action]:
 def limit_values(store: Store, name: str) -> list[float]:
     """The read limits that were decided, oldest first."""
     return [a.value for a in actions_of(store, name, ActionKind.READ_LIMIT) if a.value is not None]
-
-
-def variation(values: list[float]) -> float:
-    """Coefficient of variation: standard deviation over mean."""
-    return float(np.std(values) / np.mean(values))
 
 
 def show(figures: str) -> None:

@@ -13,6 +13,7 @@ import penstock
 from penstock import Goal
 from penstock.cli import main
 from penstock.errors import (
+    AlreadyAttachedError,
     InvalidGoalError,
     InvalidSettingError,
     StoreError,
@@ -145,11 +146,13 @@ def test_bad_settings_leave_nothing_behind(spark: object, tmp_path: Path) -> Non
 
 @pytest.mark.live
 def test_a_second_writer_of_the_same_store_is_refused(spark: object, tmp_path: Path) -> None:
-    """Two holds on one file would mix their logs: the second is told so, and the first goes on."""
+    """Two holds on one session or on one file are refused: the second is told so, and the first goes on."""
     settings = {"store.path": str(tmp_path / "actions.db")}
     with penstock.attach(spark, settings=settings) as pen:  # type: ignore[arg-type]
-        with pytest.raises(StoreError) as refusal:
+        with pytest.raises(AlreadyAttachedError, match="detach"):
             penstock.attach(spark, settings=settings)  # type: ignore[arg-type]
+        with pytest.raises(StoreError) as refusal:
+            penstock.attach(spark.newSession(), settings=settings)  # type: ignore[attr-defined]
         assert "actions.db" in str(refusal.value)
         with pytest.raises(UnknownQueryError):
             pen.release("nobody")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(240)]
 
 HASHES, LONG = 10, 100
 SHARE_OF_CAPACITY = 0.65

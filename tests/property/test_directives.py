@@ -202,6 +202,13 @@ def everything(line: socket.socket) -> bytes:
     return found
 
 
+def drip(line: socket.socket) -> None:
+    """Send a byte now and then, for as long as anybody's patience lasts."""
+    for _ in range(round(PATIENCE_S / 0.05)):
+        line.sendall(b"\0")
+        time.sleep(0.05)
+
+
 def test_slow_and_silent_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that say nothing, or a byte now and then, get no answer and no time, and others wait for none of them."""
     monkeypatch.setattr(directives, "_READ_WITHIN_S", 0.3)
@@ -209,14 +216,11 @@ def test_slow_and_silent_clients_hold_nobody_up(monkeypatch: pytest.MonkeyPatch)
     with DirectiveServer(log.answer, host=HOST) as server, ExitStack() as stack:
         host, _, port = server.endpoint.rpartition(":")
         lines = [stack.enter_context(socket.create_connection((host, int(port)), PATIENCE_S)) for _ in range(20)]
-        began_s = time.monotonic()
-        assert ask(server.endpoint, server.token, Question("q", "r", 1), 0.5) is not None
+        assert ask(server.endpoint, server.token, Question("q", "r", 1), PATIENCE_S) is not None
         dripping = lines[0]
-        with suppress(ConnectionError):
-            while time.monotonic() - began_s < PATIENCE_S:
-                dripping.sendall(b"\0")
-                time.sleep(0.05)
-        assert time.monotonic() - began_s < PATIENCE_S / 2, "a byte now and then buys no time"
+        # A byte now and then buys no time: the line is cut, however long one goes on.
+        with pytest.raises(ConnectionError):
+            drip(dripping)
         assert all(len(everything(line)) <= 16 for line in lines[1:])
     assert log.calls == 1
 
@@ -286,18 +290,26 @@ def test_nobody_answers_and_is_asked_once_a_minute(monkeypatch: pytest.MonkeyPat
     """The bound is kept and paid once; after a minute, or for another endpoint, the question is asked again."""
     with socket.create_server((HOST, 0)) as listener:
         endpoint = f"{HOST}:{listener.getsockname()[1]}"
-        times_s = []
-        for _ in range(3):
-            began_s = time.monotonic()
+        assert ask(endpoint, "token", Question("q", "r", 1), 0.4) is None
+        assert connections(listener) > 0
+        for _ in range(2):
             assert ask(endpoint, "token", Question("q", "r", 1), 0.4) is None
-            times_s.append(time.monotonic() - began_s)
-        assert 0.3 < times_s[0] < 1.0
-        assert max(times_s[1:]) < 0.05
+        assert connections(listener) == 0
         monkeypatch.setattr(directives, "ASK_AGAIN_AFTER_S", 0.0)
         directives._silent_until_s[endpoint, "token"] = time.monotonic() - 1.0
-        began_s = time.monotonic()
         assert ask(endpoint, "token", Question("q", "r", 1), 0.4) is None
-        assert time.monotonic() - began_s > 0.3
+        assert connections(listener) > 0
+
+
+def connections(listener: socket.socket) -> int:
+    """How many have connected since the last look."""
+    listener.setblocking(False)
+    found = 0
+    with suppress(BlockingIOError):
+        while True:
+            listener.accept()[0].close()
+            found += 1
+    return found
 
 
 @pytest.mark.parametrize("endpoint", ["", "nowhere", "127.0.0.1:port", "127.0.0.1:99999999", "[::1]:1", "no.such:1"])
@@ -322,17 +334,15 @@ def test_errors_are_logged_and_the_client_gets_no_answer(caplog: pytest.LogCaptu
     assert "was given the answer of batch 77" in caplog.text
 
 
-def test_close_is_quick_and_leaves_no_thread() -> None:
+def test_close_waits_for_nobody_and_leaves_no_thread() -> None:
     """With clients that hold on, and twice."""
     before = threading.active_count()
     server = DirectiveServer(Log().answer, host=HOST)
     host, _, port = server.endpoint.rpartition(":")
     with socket.create_connection((host, int(port)), PATIENCE_S) as line:
         line.recv(16)
-        began_s = time.monotonic()
         server.close()
         server.close()
-        assert time.monotonic() - began_s < 1.0
     wait_for(lambda: threading.active_count() == before)
     with pytest.raises(OSError, match="refused"):
         socket.create_connection((host, int(port)), 1.0)

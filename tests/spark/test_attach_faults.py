@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from penstock import Application, Goal, Penstock
+from penstock import Application, Goal, Penstock, attach
 from penstock.control.events import QueryStarted
-from penstock.model import ActionKind, QueryName, QuerySpec
+from penstock.errors import AlreadyAttachedError, StoreError
+from penstock.model import ActionKind, Metric, QueryName, QuerySpec
 from penstock.settings import Settings
 from penstock.spark import internals
+from penstock.spark.internals import reports
 from penstock.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class FakeQuery:
@@ -50,11 +56,14 @@ def query() -> FakeQuery:
 
 
 @pytest.fixture
-def pen(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> Penstock:
-    missing = {internals.Ability.TEXT_REPORTS: "no Spark here"}
+def pen(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> Iterator[Penstock]:
+    missing = dict.fromkeys((internals.Ability.TEXT_REPORTS, internals.Ability.EXECUTORS), "no Spark here")
     monkeypatch.setattr(internals, "probe", lambda _: missing)
+    monkeypatch.setattr(internals, "unseen_reports", lambda *_: [])
     settings = Settings().with_values({"directives.enabled": False})
-    return Penstock(cast("Any", FakeSession(query)), Application(), settings, MemoryStore())
+    found = Penstock(cast("Any", FakeSession(query)), Application(), settings, MemoryStore())
+    yield found
+    found.detach()
 
 
 def report(query: FakeQuery, batch_id: int = 3) -> str:
@@ -70,7 +79,7 @@ def faults(pen: Penstock) -> list[str]:
 
 def test_a_report_that_cannot_be_read_is_a_fault_on_record(pen: Penstock) -> None:
     """Neither a broken report nor what follows from it raises inside Spark's listener."""
-    pen.on_progress("{")
+    pen.events.on_progress("{")
     (reason,) = faults(pen)
     assert reason.startswith("JSONDecodeError: ")
     assert reason.endswith("; everything stays as it is")
@@ -79,11 +88,12 @@ def test_a_report_that_cannot_be_read_is_a_fault_on_record(pen: Penstock) -> Non
 def test_a_fault_that_cannot_be_recorded_is_only_logged(
     pen: Penstock, query: FakeQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the store closed under it the listener still raises nothing, and says so in the log."""
+    """With the store closed under it the listener still raises nothing, and says so in the log, once."""
     pen.store.close()
-    pen.on_progress(report(query))
-    assert "runs on as if Penstock were not there" in caplog.text
-    assert "could not be recorded" in caplog.text
+    pen.events.on_progress("{")
+    pen.events.on_progress("[")
+    assert "everything stays as it is" in caplog.text
+    assert caplog.text.count("until it can be recorded again") == 1
 
 
 def test_a_start_that_fails_is_a_fault_on_record(
@@ -96,15 +106,15 @@ def test_a_start_that_fails_is_a_fault_on_record(
 
     monkeypatch.setattr(internals, "execution_of", refuse)
     pen.expect("clicks", Goal(latency=5))
-    pen.on_started(cast("Any", SimpleNamespace(id=query.id, name="clicks")))
+    pen.events.on_started(cast("Any", SimpleNamespace(id=query.id, name="clicks")))
     assert faults(pen) == ["RuntimeError: no such class; the query runs on as if Penstock were not there"]
 
 
 def test_reports_of_unknown_queries_and_after_the_end_are_ignored(pen: Penstock, query: FakeQuery) -> None:
     """A query of another session, one that has ended, and one after detach leave no trace."""
-    pen.on_progress(report(FakeQuery("other")))
-    pen.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
-    pen.on_progress(report(query))
+    pen.events.on_progress(report(FakeQuery("other")))
+    pen.events.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
+    pen.events.on_progress(report(query))
     assert {record.action.kind for record in pen.store.actions()} == {ActionKind.ACTUATOR_OFF}
     assert "clicks" not in pen.store.queries()
 
@@ -114,8 +124,8 @@ def test_a_late_word_of_the_end_does_not_end_the_next_run(pen: Penstock, query: 
     restarted = FakeQuery("clicks")
     restarted.id = query.id
     cast("Any", pen._spark).streams.get = lambda _: restarted
-    pen.on_started(cast("Any", SimpleNamespace(id=query.id, name="clicks")))
-    pen.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
+    pen.events.on_started(cast("Any", SimpleNamespace(id=query.id, name="clicks")))
+    pen.events.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
     assert cast("Any", pen.watched("clicks").query) is restarted
 
 
@@ -144,5 +154,229 @@ def test_a_logic_that_breaks_lets_the_query_go(
         raise RuntimeError("no idea what to do")
 
     monkeypatch.setattr(pen.watched("clicks"), "signal", broken)
-    pen.on_progress(report(query))
+    pen.events.on_progress(report(query))
     assert faults(pen) == ["RuntimeError: no idea what to do; the query runs on as if Penstock were not there"]
+
+
+class FakeExecution:
+    """What runs the batches of a query with no source."""
+
+    def sources(self) -> Any:
+        """None."""
+        return SimpleNamespace(size=lambda: 0)
+
+
+@pytest.fixture
+def governable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries without sources can be governed, as far as anybody can tell without Spark."""
+    execution = FakeExecution()
+    monkeypatch.setattr(internals, "execution_of", lambda _: execution)
+    monkeypatch.setattr(internals, "is_micro_batch", lambda _: True)
+    monkeypatch.setattr(internals, "is_planned", lambda _: True)
+    monkeypatch.setattr(internals, "plan_now", lambda _: None)
+    monkeypatch.setattr(internals, "trigger_of", lambda _: ("ProcessingTimeTrigger", 0.0))
+    monkeypatch.setattr(internals, "plan_mentions", lambda *_: False)
+    monkeypatch.setattr(internals, "uncommitted_batch", lambda _: None)
+
+
+@pytest.mark.usefixtures("governable")
+def test_a_query_that_is_adopted_twice_begins_once(pen: Penstock) -> None:
+    """Two threads that adopt one query give it one start and one more goal, so that its own limit is looked at once."""
+    both = threading.Barrier(2)
+
+    def adopt() -> None:
+        both.wait(10.0)
+        pen.adopt("clicks", Goal(latency=5))
+
+    threads = [threading.Thread(target=adopt) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30.0)
+    causes = [record.action.cause for record in pen.store.actions(kinds=[ActionKind.GOVERN])]
+    assert causes.count("adopt") == 1
+    assert pen.loop.logic.governed == ("clicks",)
+
+
+def test_a_session_is_attached_to_once(pen: Penstock) -> None:
+    """A second hold would take the first one's limits for the query's own: it is refused until the first ends."""
+    session = cast("Any", pen._spark)
+    settings = Settings().with_values({"directives.enabled": False})
+    with pytest.raises(AlreadyAttachedError, match="detach"):
+        attach(session, settings=settings, store=MemoryStore())
+    assert len(session.listeners) == 1
+    pen.detach()
+    attach(session, settings=settings, store=MemoryStore()).detach()
+    assert session.listeners == []
+
+
+def test_an_attach_that_fails_leaves_nothing_behind(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever raises after the listener was added, its listener is gone, and the next one finds the session free."""
+    monkeypatch.setattr(internals, "probe", lambda _: {internals.Ability.TEXT_REPORTS: "no Spark here"})
+    monkeypatch.setattr(internals, "unseen_reports", lambda *_: [])
+    session = cast("Any", FakeSession(query))
+    settings = Settings().with_values({"directives.enabled": False})
+    active = session.streams.active
+    session.streams.active = [object()]
+    with pytest.raises(AttributeError):
+        attach(session, goals={"clicks": Goal(latency=5)}, settings=settings, store=MemoryStore())
+    assert session.listeners == []
+    session.streams.active = active
+    attach(session, settings=settings, store=MemoryStore()).detach()
+
+
+def test_detach_after_the_death_of_the_jvm_lets_go_of_everything_else(
+    pen: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With nobody to answer any more the store is closed, the loop has ended, and nothing is raised."""
+
+    def refuse(*_: object) -> None:
+        raise ConnectionRefusedError("[Errno 111] Connection refused")
+
+    session = cast("Any", pen._spark)
+    pen.loop.handle(QueryStarted(QuerySpec(QueryName("clicks"), ()), Goal(latency=5), "id-1"))
+    monkeypatch.setattr(session.streams, "removeListener", refuse)
+    monkeypatch.setattr(pen.watched("clicks"), "restore", refuse)
+    monkeypatch.setattr(FakeQuery, "isActive", property(refuse), raising=False)
+    pen.detach()
+    assert pen.loop.is_closed
+    with pytest.raises(StoreError):
+        pen.store.actions()
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("governable")
+def test_a_query_that_begins_while_the_hold_ends_is_not_governed(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A detach in the middle of a start leaves the query as its user wrote it."""
+    restored: list[bool] = []
+    watched = pen.watched("clicks")
+    monkeypatch.setattr(watched, "restore", lambda: restored.append(watched.is_governed))
+    recorded, detached = threading.Event(), threading.Event()
+    record = pen.loop.record
+
+    def slowly(decisions: Any) -> Any:
+        found = record(decisions)
+        recorded.set()
+        detached.wait(0.2)
+        return found
+
+    monkeypatch.setattr(pen.loop, "record", slowly)
+    pen.expect("clicks", Goal(latency=5))
+    event = SimpleNamespace(id=query.id, name="clicks")
+    starting = threading.Thread(target=pen.events.on_started, args=(event,))
+    starting.start()
+    assert recorded.wait(10.0)
+    pen.detach()
+    detached.set()
+    starting.join(30.0)
+    assert restored == [False]
+    assert not watched.is_governed
+    assert pen.loop.logic.governed == ()
+
+
+def test_the_newest_run_under_a_name_is_the_one_that_is_meant(pen: Penstock, query: FakeQuery) -> None:
+    """A query started anew under its name is adopted itself, though nobody told of the end of the old one yet."""
+    query.isActive = False
+    restarted = FakeQuery("clicks")
+    session = cast("Any", pen._spark)
+    session.streams.get = lambda _: restarted
+    pen.events.on_started(cast("Any", SimpleNamespace(id=restarted.id, name="clicks")))
+    assert cast("Any", pen.watched("clicks").query) is restarted
+    pen.loop.handle(QueryStarted(QuerySpec(QueryName("clicks"), ()), Goal(latency=5), str(restarted.id)))
+    pen.events.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
+    assert pen.loop.logic.governed == ("clicks",), "the end of the old run is not the end of the new one"
+
+
+@pytest.mark.usefixtures("governable")
+def test_a_start_is_not_held_up_by_an_adopt_that_waits(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one query is waited for until it has a plan, another starts and is governed."""
+    waiting, planned = threading.Event(), threading.Event()
+
+    def until_planned(*_: object) -> None:
+        waiting.set()
+        planned.wait(30.0)
+
+    monkeypatch.setattr(pen.watched("clicks"), "_await_plan", until_planned)
+    adopting = threading.Thread(target=pen.adopt, args=("clicks", Goal(latency=5)))
+    adopting.start()
+    assert waiting.wait(10.0)
+    other = FakeQuery("other")
+    cast("Any", pen._spark).streams.get = lambda _: other
+    pen.expect("other", Goal(latency=5))
+    pen.events.on_started(cast("Any", SimpleNamespace(id=other.id, name="other")))
+    assert pen.loop.logic.governed == ("other",)
+    planned.set()
+    adopting.join(30.0)
+    assert set(pen.loop.logic.governed) == {"clicks", "other"}
+
+
+@pytest.mark.usefixtures("governable")
+def test_a_store_that_cannot_be_read_costs_a_start_its_memory_only(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the store held by another program the query is governed, as one of which nothing is known."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreError("another program holds the file")
+
+    monkeypatch.setattr(pen.store, "points", refuse)
+    pen.expect("clicks", Goal(latency=5))
+    pen.events.on_started(cast("Any", SimpleNamespace(id=query.id, name="clicks")))
+    assert pen.loop.logic.governed == ("clicks",)
+    assert faults(pen) == []
+
+
+@pytest.mark.usefixtures("governable")
+def test_what_a_query_did_before_it_was_watched_is_not_told_again(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reports that were there when the query was taken up are neither fetched nor taken from the bus."""
+    monkeypatch.setattr(internals, "unseen_reports", lambda _, seen: [] if seen else [report(query)])
+    pen.events.take_up(cast("Any", query))
+    pen.events.look()
+    pen.events.on_progress(report(query))
+    assert pen.store.points(QueryName("clicks"), Metric.BATCH_ROWS) == []
+
+
+@pytest.mark.usefixtures("governable")
+def test_reports_that_the_bus_does_not_bring_are_fetched_once(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is fetched counts once, also when the bus brings it later; a query that is over is let go of."""
+    monkeypatch.setattr(internals, "unseen_reports", lambda _, seen: [] if seen else [report(query)])
+    pen.events.look()
+    pen.events.look()
+    pen.events.on_progress(report(query))
+    assert [point.batch_id for point in pen.store.points(QueryName("clicks"), Metric.BATCH_ROWS)] == [3]
+    query.isActive = False
+    pen.events.look()
+    assert pen.plant.watched == []
+
+
+def test_a_listener_takes_calls_of_spark_and_no_others() -> None:
+    """Of the object that the JVM calls nothing can be reached but Spark's four methods."""
+    texts: list[str] = []
+    exposed = reports._OnlyCallbacks(reports._TextReports(cast("Any", None), texts.append))
+    exposed.onQueryProgress(SimpleNamespace(progress=lambda: SimpleNamespace(json=lambda: "{}")))
+    assert texts == ["{}"]
+    for name in ("_on_progress", "_listener", "_target", "__init__", "__setattr__", "__dict__", "__reduce__"):
+        with pytest.raises(AttributeError):
+            getattr(exposed, name)
+
+
+def test_ids_of_objects_that_the_jvm_calls_cannot_be_guessed() -> None:
+    """Two pools give the same object other ids, long ones, and asking twice changes nothing."""
+    from py4j.java_gateway import PythonProxyPool  # noqa: PLC0415 - only this test needs it
+
+    ids = []
+    for _ in range(2):
+        pool = PythonProxyPool()
+        reports.make_ids_unguessable(pool)
+        reports.make_ids_unguessable(pool)
+        ids += [pool.put(object()), pool.put(object())]
+    assert len(set(ids)) == 4
+    assert min(map(len, ids)) == 33

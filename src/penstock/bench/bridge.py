@@ -23,7 +23,7 @@ from penstock.bench.bridge_result import MODES, SCALING, SHEDDING, Answered, Bri
 from penstock.bench.waiting_work import wait_for_each_row
 from penstock.cluster import standalone
 from penstock.cluster.engine import running_engine
-from penstock.cluster.engine_spec import EngineSpec, Standalone
+from penstock.cluster.engine_spec import EngineSpec
 from penstock.cluster.standalone_config import StandaloneSpec
 from penstock.errors import ClusterError
 from penstock.kafka import broker, jars
@@ -110,7 +110,7 @@ def bench_bridge(setting: BridgeSetting, *, say: Callable[[str], None]) -> Bridg
         engine_spec = EngineSpec("penstock-bench-bridge", bounds, memory="512m", jars=tuple(jars()), settings=_SETTINGS)
         say("starting a broker and a Standalone cluster")
         with broker.running_cluster(kafka_spec) as kafka, standalone.running_cluster(spark_spec) as cluster:
-            page = Standalone(cluster.master_url, cluster.ui_url)
+            page = cluster.place
             with running_engine(engine_spec, page) as engine:
                 return _Bench(setting, engine.spark, kafka.bootstrap, place, say).run()
 

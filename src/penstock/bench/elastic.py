@@ -23,7 +23,7 @@ from penstock.bench.elastic_result import ElasticResult, Look
 from penstock.bench.waiting_work import wait_for_each_row
 from penstock.cluster import standalone
 from penstock.cluster.engine import running_engine
-from penstock.cluster.engine_spec import EngineSpec, Standalone
+from penstock.cluster.engine_spec import EngineSpec
 from penstock.cluster.standalone_config import StandaloneSpec
 from penstock.errors import ClusterError
 from penstock.kafka import broker, jars
@@ -131,7 +131,7 @@ def bench_elastic(setting: ElasticSetting, *, say: Callable[[str], None]) -> Ela
         with broker.running_cluster(kafka_spec) as kafka, standalone.running_cluster(spark_spec) as cluster:
             KafkaClient(kafka.bootstrap).create_topic(TOPIC, setting.most)
             say(f"starting an engine of 1 to {setting.most} executors")
-            with running_engine(engine_spec, Standalone(cluster.master_url, cluster.ui_url)) as engine:
+            with running_engine(engine_spec, cluster.place) as engine:
                 return _Run(setting, engine, kafka.bootstrap, place, say).run()
 
 

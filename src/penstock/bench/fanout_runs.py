@@ -168,7 +168,7 @@ class GraphRuns:
         core_s, watched.last_job = internals.core_seconds(self.spark, str(watched.query.runId), watched.last_job)
         started_s = parse_timestamp_s(progress["timestamp"])
         duration_s = progress["durationMs"]["triggerExecution"] / 1000.0
-        watched.batches.append(StageBatch(stage, started_s, duration_s, rows, waiting_rows(progress), core_s))
+        watched.batches.append(StageBatch(stage, started_s, duration_s, rows, waiting_rows(progress), core_s or 0.0))
 
     def _rows_read(self, watched: Mapping[str, _Watched]) -> dict[str, int]:
         return {stage: internals.rows_read(self.spark, str(each.query.runId)) for stage, each in watched.items()}

@@ -60,6 +60,22 @@ def idle(
 
 
 @app.command()
+def admission(*, as_json: AsJson = False) -> None:
+    """Measure how long the batches of a governed query are: cold, with more waiting than fits, and at 0.9 of capacity.
+
+    For example:
+      penstock bench admission --json
+    """
+    from penstock.bench.admission import bench_admission  # noqa: PLC0415 - imports Spark
+
+    rows = [part.to_dict() for part in bench_admission(say=lambda text: typer.echo(text, err=True))]
+    if as_json:
+        print_json({"bench": "admission", "rows": rows})
+        return
+    print_table(list(rows[0]), [[_cell(value) for value in row.values()] for row in rows])
+
+
+@app.command()
 def sketch(
     repeats: Annotated[int, typer.Option(min=1, max=10_000, help="How often each is run; the best counts.")] = 100,
     as_json: AsJson = False,

@@ -20,16 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.cli.machine import java_major, java_version
-from penstock.cli.version import spark_version
+from penstock.extras import SPARK_REMEDY, is_supported_spark, spark_version
 from penstock.process.java import java_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MINIMUM_JAVA = 17
-SPARK_FROM, SPARK_BELOW = (4, 2), (4, 4)
-"""The same bounds as in pyproject.toml; a test holds them together."""
-
 # A driver's heap is 1 GiB unless told otherwise; the rest is for the JVM itself and the Python workers.
 NEEDED_MEMORY_BYTES = 3 * 2**29
 NEEDED_DISK_BYTES = 2**29
@@ -77,12 +74,9 @@ def check_java(surroundings: Surroundings) -> CheckResult:
 def check_spark(_: Surroundings) -> CheckResult:
     """Compare the installed PySpark with the versions that Penstock knows."""
     version = spark_version()
-    lowest, below = (".".join(map(str, bound)) for bound in (SPARK_FROM, SPARK_BELOW))
-    remedy = f"pip install 'pyspark>={lowest},<{below}'"
     if version is None:
-        return CheckResult("spark", "PySpark is not installed", remedy)
-    major, minor = (int(part) for part in version.split(".")[:2])
-    return CheckResult("spark", f"PySpark {version}", "" if SPARK_FROM <= (major, minor) < SPARK_BELOW else remedy)
+        return CheckResult("spark", "PySpark is not installed", SPARK_REMEDY)
+    return CheckResult("spark", f"PySpark {version}", "" if is_supported_spark(version) else SPARK_REMEDY)
 
 
 def check_executor_python(surroundings: Surroundings) -> CheckResult:
@@ -201,8 +195,7 @@ def members_result(missing: Mapping[str, str]) -> CheckResult:
     if not missing:
         return CheckResult("spark members", "all that Penstock acts through are there")
     found = "; ".join(f"{ability}: off, {reason}" for ability, reason in missing.items())
-    lowest, below = (".".join(map(str, bound)) for bound in (SPARK_FROM, SPARK_BELOW))
-    return CheckResult("spark members", found, f"pip install 'pyspark>={lowest},<{below}', or go on without these")
+    return CheckResult("spark members", found, f"{SPARK_REMEDY}, or go on without these")
 
 
 checks: list[Check] = [

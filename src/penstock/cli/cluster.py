@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.daemons import Delete, Directory, show_end
 from penstock.console import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
     from penstock.cluster.standalone import StandaloneCluster
 
 app = typer.Typer(help="Run a Spark Standalone cluster for development on this machine.", rich_markup_mode=None)
-
-Directory = Annotated[
-    Path | None,
-    typer.Option("--dir", metavar="DIR", help="Directory of the cluster; default: penstock/spark in the state home."),
-]
 
 
 @app.callback()
@@ -57,7 +51,7 @@ def up(
 
 @app.command()
 def down(
-    delete: Annotated[bool, typer.Option("--delete", help="Delete logs and scratch space as well.")] = False,
+    delete: Delete = False,
     directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
@@ -67,19 +61,13 @@ def down(
       penstock cluster down
       penstock cluster down --delete
     """
-    from penstock.cluster.standalone import default_directory, require_cluster, stop_cluster  # noqa: PLC0415 - as above
+    from penstock.cluster import standalone  # noqa: PLC0415 - as above
 
-    place = directory or default_directory()
-    running = require_cluster(place).running
-    killed = {daemon.number for daemon in stop_cluster(place)}
-    if delete:
-        shutil.rmtree(place)
-    if as_json:
-        rows = [{"daemon": daemon.name, "is_killed": daemon.number in killed} for daemon in running]
-        print_json({"directory": str(place), "is_deleted": delete, "rows": rows})
-        return
-    by_force = f", {len(killed)} of them only by force" if killed else ""
-    typer.echo(f"{len(running)} daemons stopped{by_force}" + (", everything deleted" if delete else ""))
+    place = directory or standalone.default_directory()
+    running = standalone.require_cluster(place).running
+    killed = {daemon.number for daemon in standalone.stop_cluster(place)}
+    left = standalone.delete_cluster(place) if delete else None
+    show_end("daemon", place, [(each.name, each.number in killed) for each in running], left, as_json=as_json)
 
 
 @app.command()
@@ -111,6 +99,7 @@ def _show(found: StandaloneCluster, *, as_json: bool) -> None:
             {
                 "master_url": found.master_url,
                 "ui_url": found.ui_url,
+                "conf": found.place.conf,
                 "directory": str(found.spec.directory),
                 "is_running": found.is_complete,
                 "cores_free": cores_free,
@@ -123,3 +112,4 @@ def _show(found: StandaloneCluster, *, as_json: bool) -> None:
     print_table(["daemon", "pid", "state"], table)
     typer.echo(f"\nmaster: {found.master_url}\npage: {found.ui_url}\ndirectory: {found.spec.directory}")
     typer.echo(f"free: {cores_free} cores, {memory_free_mb} MB")
+    typer.echo(f"drivers are let in with: export SPARK_CONF_DIR={found.place.conf}")

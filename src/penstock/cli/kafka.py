@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.daemons import Delete, Directory, show_end
 from penstock.console import AsJson, print_json, print_table
 
 if TYPE_CHECKING:
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Run a Kafka cluster for development on this machine.", rich_markup_mode=None)
 
-Directory = Annotated[
-    Path | None,
-    typer.Option("--dir", metavar="DIR", help="Directory of the cluster; default: penstock/kafka in the state home."),
-]
 Bootstrap = Annotated[
     str | None,
     typer.Option("--bootstrap", metavar="HOST:PORT", help="Address of some other cluster."),
@@ -62,7 +58,7 @@ def up(
 
 @app.command()
 def down(
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the cluster's data as well.")] = False,
+    delete: Delete = False,
     directory: Directory = None,
     as_json: AsJson = False,
 ) -> None:
@@ -72,20 +68,13 @@ def down(
       penstock kafka down
       penstock kafka down --delete
     """
-    from penstock.kafka.broker import default_directory, require_cluster, stop_cluster  # noqa: PLC0415 - as above
+    from penstock.kafka import broker  # noqa: PLC0415 - as above
 
-    place = directory or default_directory()
-    running = require_cluster(place).running
-    killed = stop_cluster(place)
-    if delete:
-        shutil.rmtree(place)
-    if as_json:
-        rows = [{"broker": node.node_id, "is_killed": node in killed} for node in running]
-        print_json({"directory": str(place), "is_deleted": delete, "rows": rows})
-        return
-    stopped = f"{len(running)} broker{'s' if len(running) != 1 else ''} stopped"
-    by_force = f", {len(killed)} of them only by force" if killed else ""
-    typer.echo(stopped + by_force + (", data deleted" if delete else ""))
+    place = directory or broker.default_directory()
+    running = broker.require_cluster(place).running
+    killed = broker.stop_cluster(place)
+    left = broker.delete_cluster(place) if delete else None
+    show_end("broker", place, [(node.node_id, node in killed) for node in running], left, as_json=as_json)
 
 
 @app.command()

@@ -72,6 +72,14 @@ def _show(store: "Store", wanted: LogFilter, path: Path, *, as_json: bool) -> No
     if as_json and not wanted.last:
         print_json_rows({"older_exist": False}, (entry.to_dict() for entry in wanted.each(store)))
         return
+    if not wanted.last:
+        # Line by line: a table has to have all rows before its first line can be written.
+        number = 0
+        for number, entry in enumerate(wanted.each(store), start=1):  # noqa: B007 - the last one tells how many
+            typer.echo(_line(entry))
+        if not number:
+            typer.echo(f"no actions that match in {path}")
+        return
     view = LogView.of(store, wanted)
     if as_json:
         print_json({"older_exist": view.older_exist, "rows": view.rows()})
@@ -89,7 +97,11 @@ def _follow(store: "Store", wanted: LogFilter, *, as_json: bool) -> None:
         if as_json:
             print_json_line(entry.to_dict())
         else:
-            typer.echo("  ".join(cell for cell in cells(entry) if cell))
+            typer.echo(_line(entry))
+
+
+def _line(entry: RecordedAction) -> str:
+    return "  ".join(cell for cell in cells(entry) if cell)
 
 
 def follow_actions(
@@ -101,14 +113,15 @@ def follow_actions(
 ) -> Iterator[RecordedAction]:
     """Give the newest actions that match and then each new one, until ``until_s`` has passed."""
     seen_id = 0
-    first_look = wanted.last or None
+    first_look = wanted.last
     while True:
         # The clock is read before the store: what is recorded between the two is seen by the next look or by this one.
         over = wanted.until_s is not None and now() > wanted.until_s
-        for entry in wanted.read(store, after_id=seen_id, last=first_look):
+        fresh = wanted.read(store, last=first_look) if first_look else wanted.each(store, after_id=seen_id)
+        for entry in fresh:
             seen_id = entry.action_id
             yield entry
         if over:
             return
-        first_look = None
+        first_look = 0
         sleep(POLL_INTERVAL_S)

@@ -1,13 +1,13 @@
 """``penstock version``."""
 
 import platform
-from importlib import metadata
 
 import typer
 
 from penstock import __version__
 from penstock.cli.machine import java_version
 from penstock.console import AsJson, print_json
+from penstock.extras import spark_version
 
 
 def command(*, as_json: AsJson = False) -> None:
@@ -28,11 +28,3 @@ def command(*, as_json: AsJson = False) -> None:
         return
     for name, number in versions.items():
         typer.echo(f"{name:<10}{number or 'not found'}")
-
-
-def spark_version() -> str | None:
-    """Version of the installed PySpark, without importing it, which takes a second."""
-    try:
-        return metadata.version("pyspark")
-    except metadata.PackageNotFoundError:
-        return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.cluster.engine import running_engine
-from penstock.cluster.engine_spec import EngineSpec, Standalone
+from penstock.cluster.engine_spec import EngineSpec
 from penstock.cluster.standalone import running_cluster
 from penstock.cluster.standalone_config import StandaloneSpec
 from penstock.control.executor_plan import plan_step
@@ -85,7 +85,7 @@ def calibrate(*, repeats: int = 5, batches: int = 12, say: Callable[[str], None]
         spec = StandaloneSpec(Path(scratch) / "cluster", workers=1, cores=2, memory="2g")
         engine_spec = EngineSpec("penstock-calibrate", _BOUNDS, memory="512m", settings=_SETTINGS)
         with running_cluster(spec) as cluster:
-            place = Standalone(cluster.master_url, cluster.ui_url)
+            place = cluster.place
             with running_engine(engine_spec, place) as engine:
                 return _measured(engine, repeats, batches, say)
 

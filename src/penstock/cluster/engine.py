@@ -51,7 +51,8 @@ def running_engine(spec: EngineSpec, place: Place) -> Iterator[Engine]:
     builder = SparkSession.builder
     for key, value in {**_of_this_driver(place), **engine_settings(spec, place)}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _settings_of(place):
+        spark = builder.getOrCreate()
     try:
         why = why_not(spark, spec.bounds)
         if why is not None:
@@ -61,6 +62,23 @@ def running_engine(spec: EngineSpec, place: Place) -> Iterator[Engine]:
         for query in spark.streams.active:
             query.stop()
         end_session(spark)
+
+
+@contextmanager
+def _settings_of(place: Place) -> Iterator[None]:
+    """Let the JVM that starts now read the settings of a cluster: on its command line everybody could read them."""
+    if not isinstance(place, Standalone) or place.conf is None:
+        yield
+        return
+    before = os.environ.get("SPARK_CONF_DIR")
+    os.environ["SPARK_CONF_DIR"] = place.conf
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SPARK_CONF_DIR"]
+        else:
+            os.environ["SPARK_CONF_DIR"] = before
 
 
 def _of_this_driver(place: Place) -> dict[str, str]:

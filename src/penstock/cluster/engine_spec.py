@@ -70,10 +70,21 @@ class EngineSpec:
 
 @dataclass(frozen=True, slots=True)
 class Standalone:
-    """A Standalone cluster; with the master's page, what the cluster can give is known beforehand."""
+    """A Standalone cluster.
+
+    Parameters
+    ----------
+    master_url
+        Its master, ``spark://HOST:PORT``.
+    ui_url
+        The master's page: with it, what the cluster can give is known beforehand.
+    conf
+        Directory of Spark's settings (``SPARK_CONF_DIR``), for a cluster that lets in only those who know its secret.
+    """
 
     master_url: str
     ui_url: str | None = None
+    conf: str | None = None
 
     def __post_init__(self) -> None:
         if not self.master_url.startswith("spark://"):

@@ -1,37 +1,36 @@
 """Start and stop a Spark Standalone cluster for development and tests, from the classes of the installed PySpark.
 
-A cluster lives in a directory: the log of the master, log and scratch space of each worker, and ``cluster.json`` with
-the daemons' processes. Executors are children of the workers; stopping a worker waits for them too.
+A cluster lives in a directory (:mod:`penstock.process.group`): log of the master, log and scratch space of each worker,
+and ``conf`` with Spark's settings. Executors are children of the workers; stopping a worker waits for them too.
+
+Whoever may connect to a master may have it run a program, so nobody may who does not know the secret of the cluster. It
+stands in ``conf/spark-defaults.conf``, which its user alone can read; ``SPARK_CONF_DIR`` leads a driver to it, and no
+command line shows it.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import time
+import secrets
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.cluster.engine_spec import Standalone
 from penstock.cluster.standalone_config import (
     MASTER_CLASS,
     WORKER_CLASS,
     Daemon,
     StandaloneSpec,
+    daemon_properties,
+    driver_properties,
     master_arguments,
     worker_arguments,
 )
 from penstock.errors import ClusterError
-from penstock.process.daemon import (
-    descendants,
-    end_processes,
-    find_process,
-    last_words_of,
-    start_daemon,
-    state_directory,
-    write_state,
-)
+from penstock.process.daemon import state_directory, write_private
+from penstock.process.group import DaemonGroup
 from penstock.process.java import required_java, spark_jars
 from penstock.process.ports import HOST, free_port
 from penstock.spark.standalone_master import ask_master
@@ -39,11 +38,10 @@ from penstock.spark.standalone_master import ask_master
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_STATE_FILE = "cluster.json"
 _READY_WITHIN_S = 90.0
 _STOPPED_WITHIN_S = 20.0
-# A machine that slept must not find its workers struck off; a worker that dies is noticed by its connection.
-_PROPERTIES = ("-Djava.awt.headless=true", "-Dspark.worker.timeout=3600")
+_SECRET_BYTES = 32
+_CONF = "conf"
 # What belongs to the driver that started the cluster and would confuse executors that inherit it.
 _NOT_INHERITED = ("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_CONF_DIR")
 
@@ -68,9 +66,14 @@ class StandaloneCluster:
         return f"http://{HOST}:{self.ui_port}"
 
     @property
+    def place(self) -> Standalone:
+        """The cluster as an engine is told of it."""
+        return Standalone(self.master_url, self.ui_url, str(self.spec.directory.absolute() / _CONF))
+
+    @property
     def running(self) -> tuple[Daemon, ...]:
         """Daemons whose process is alive."""
-        return tuple(daemon for daemon in self.daemons if _process(daemon) is not None)
+        return tuple(daemon for daemon in self.daemons if _process(self.spec.directory, daemon) is not None)
 
     @property
     def is_complete(self) -> bool:
@@ -99,6 +102,7 @@ def start_cluster(spec: StandaloneSpec, *, timeout_s: float = _READY_WITHIN_S) -
     cluster = StandaloneCluster(spec, free_port(), free_port(), tuple(Daemon(n) for n in range(spec.workers + 1)))
     _write(cluster)
     try:
+        _configure(cluster)
         for daemon in cluster.daemons:
             cluster = cluster.with_daemon(_start(cluster, daemon))
             _write(cluster)
@@ -117,9 +121,16 @@ def stop_cluster(directory: Path, *, timeout_s: float = _STOPPED_WITHIN_S) -> tu
     if cluster is None:
         return ()
     # Workers first: executors end with them, and a master that goes first leaves them looking for another.
-    forced = _end(cluster.daemons[1:], timeout_s) + _end(cluster.daemons[:1], timeout_s)
+    forced = _end(cluster, cluster.daemons[1:], timeout_s) + _end(cluster, cluster.daemons[:1], timeout_s)
     _write(replace(cluster, daemons=tuple(Daemon(daemon.number) for daemon in cluster.daemons)))
     return forced
+
+
+def delete_cluster(directory: Path) -> list[str]:
+    """Delete what a cluster that is stopped has made; gives what else is in its directory, and stays."""
+    if require_cluster(directory).running:
+        raise ClusterError(f"the cluster in {directory} runs: stop it with 'penstock cluster down' first")
+    return _group(directory).delete()
 
 
 def start_worker(directory: Path, number: int | None = None, *, timeout_s: float = _READY_WITHIN_S) -> Daemon:
@@ -127,7 +138,7 @@ def start_worker(directory: Path, number: int | None = None, *, timeout_s: float
     cluster = require_cluster(directory)
     free = next(n for n in range(1, len(cluster.daemons) + 1) if n not in {d.number for d in cluster.running})
     daemon = next((d for d in cluster.daemons if d.number == (number or free)), Daemon(number or free))
-    if _process(daemon) is None:
+    if _process(directory, daemon) is None:
         daemon = _start(cluster, daemon)
         cluster = cluster.with_daemon(daemon)
         _write(cluster)
@@ -141,7 +152,7 @@ def stop_worker(directory: Path, number: int, *, timeout_s: float = _STOPPED_WIT
     chosen = [daemon for daemon in cluster.daemons if daemon.number == number and number > 0]
     if not chosen:
         raise ClusterError(f"the cluster in {directory} has no worker {number}, only 1 to {len(cluster.daemons) - 1}")
-    _end(tuple(chosen), timeout_s)
+    _end(cluster, tuple(chosen), timeout_s)
     _write(cluster.with_daemon(Daemon(number)))
 
 
@@ -157,22 +168,22 @@ def running_cluster(spec: StandaloneSpec, *, timeout_s: float = _READY_WITHIN_S)
 
 def read_cluster(directory: Path) -> StandaloneCluster | None:
     """What a directory knows of its cluster; None where there is none."""
-    path = directory / _STATE_FILE
+    group = _group(directory)
+    tree = group.read()
+    if tree is None:
+        return None
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
         spec = StandaloneSpec(directory, **tree["spec"])
         return StandaloneCluster(spec, tree["port"], tree["ui_port"], tuple(Daemon(**d) for d in tree["daemons"]))
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise ClusterError(f"{path} cannot be read ({error}): delete {directory} to begin anew") from error
+    except (KeyError, TypeError) as error:
+        raise group.unreadable(error) from error
 
 
 def require_cluster(directory: Path) -> StandaloneCluster:
     """As :func:`read_cluster`, but none is an error."""
     cluster = read_cluster(directory)
     if cluster is None:
-        raise ClusterError(f"there is no cluster in {directory}: start one with 'penstock cluster up'")
+        raise _group(directory).missing()
     return cluster
 
 
@@ -186,21 +197,30 @@ def _already_running(cluster: StandaloneCluster, spec: StandaloneSpec, timeout_s
     if cluster.daemons[0] not in cluster.running:
         raise ClusterError(f"the master in {spec.directory} is gone: stop the rest with 'penstock cluster down' first")
     for daemon in cluster.daemons[1:]:
-        if _process(daemon) is None:
+        if _process(spec.directory, daemon) is None:
             start_worker(spec.directory, daemon.number, timeout_s=timeout_s)
     return require_cluster(spec.directory)
 
 
+def _configure(cluster: StandaloneCluster) -> None:
+    """Write what daemons and drivers read, with a new secret: whoever knew an old one is not let in."""
+    conf = _group(cluster.spec.directory).make(_CONF)
+    secret = secrets.token_hex(_SECRET_BYTES)
+    write_private(conf / "daemon.conf", daemon_properties(secret))
+    write_private(conf / "spark-defaults.conf", driver_properties(secret))
+
+
 def _start(cluster: StandaloneCluster, daemon: Daemon) -> Daemon:
-    log = _log(cluster, daemon)
-    log.parent.mkdir(parents=True, exist_ok=True)
+    directory = cluster.spec.directory.absolute()
     jars = spark_jars()
-    java = [required_java(), f"-Xmx{cluster.spec.heap}", *_PROPERTIES, "-cp", f"{jars}/*"]
+    java = [required_java(), f"-Xmx{cluster.spec.heap}", "-Djava.awt.headless=true", "-cp", f"{jars}/*"]
+    settings = ["--properties-file", str(directory / _CONF / "daemon.conf")]
     if daemon.number == 0:
-        main = [MASTER_CLASS, *master_arguments(cluster.port, cluster.ui_port)]
+        main = [MASTER_CLASS, *settings, *master_arguments(cluster.port, cluster.ui_port)]
     else:
-        main = [WORKER_CLASS, *worker_arguments(cluster.spec, daemon.number, cluster.master_url)]
-    started = start_daemon([*java, *main], log, environment=_environment(jars))
+        spec = replace(cluster.spec, directory=directory)
+        main = [WORKER_CLASS, *settings, *worker_arguments(spec, daemon.number, cluster.master_url)]
+    started = _group(directory).start(daemon.directory, [*java, *main], environment=_environment(jars))
     return replace(daemon, pid=started.pid, started_s=started.started_s)
 
 
@@ -222,40 +242,31 @@ def _environment(jars: Path) -> dict[str, str]:
 
 
 def _await_workers(cluster: StandaloneCluster, workers: int, timeout_s: float) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while time.monotonic() < deadline_s:
-        for daemon in cluster.daemons:
-            if daemon.pid is not None and _process(daemon) is None:
-                raise ClusterError(f"the {daemon.name} ended while it started: {last_words_of(_log(cluster, daemon))}")
+    def are_there() -> bool:
         answer = ask_master(cluster.ui_url)
-        if answer is not None and sum(worker.is_alive for worker in answer.workers) >= workers:
-            return
-        time.sleep(0.1)
-    log = _log(cluster, cluster.daemons[0])
-    raise ClusterError(
-        f"the cluster in {cluster.spec.directory} has no {workers} workers after {timeout_s:g} s; its log is {log}"
-    )
+        return answer is not None and sum(worker.is_alive for worker in answer.workers) >= workers
+
+    daemons = [(daemon.directory, daemon.pid, daemon.started_s) for daemon in cluster.daemons]
+    _group(cluster.spec.directory).wait(daemons, are_there, timeout_s, f"has no {workers} workers")
 
 
-def _end(daemons: tuple[Daemon, ...], timeout_s: float) -> tuple[Daemon, ...]:
-    running = [(daemon, process) for daemon in daemons if (process := _process(daemon)) is not None]
-    executors = [child for _, process in running for child in descendants(process)]
-    forced = end_processes([process for _, process in running], timeout_s)
-    # A worker that obeys has ended its executors; those of one that was killed notice, but nobody waits for that.
-    end_processes([child for child in executors if child.is_running()], timeout_s)
+def _end(cluster: StandaloneCluster, daemons: tuple[Daemon, ...], timeout_s: float) -> tuple[Daemon, ...]:
+    directory = cluster.spec.directory
+    running = [(daemon, process) for daemon in daemons if (process := _process(directory, daemon)) is not None]
+    forced = _group(directory).end([process for _, process in running], timeout_s)
     return tuple(daemon for daemon, process in running if process in forced)
 
 
-def _process(daemon: Daemon) -> Any:  # noqa: ANN401 - psutil has no types
-    return find_process(daemon.pid, daemon.started_s)
+def _process(directory: Path, daemon: Daemon) -> Any:  # noqa: ANN401 - psutil has no types
+    return _group(directory).process(daemon.pid, daemon.started_s)
 
 
-def _log(cluster: StandaloneCluster, daemon: Daemon) -> Path:
-    return cluster.spec.directory / daemon.name.replace(" ", "-") / "daemon.log"
+def _group(directory: Path) -> DaemonGroup:
+    return DaemonGroup(directory, ClusterError, "penstock cluster")
 
 
 def _write(cluster: StandaloneCluster) -> None:
     spec = {key: value for key, value in asdict(cluster.spec).items() if key != "directory"}
     daemons = [asdict(daemon) for daemon in cluster.daemons]
     tree = {"spec": spec, "port": cluster.port, "ui_port": cluster.ui_port, "daemons": daemons}
-    write_state(cluster.spec.directory / _STATE_FILE, tree)
+    _group(cluster.spec.directory).write(tree)

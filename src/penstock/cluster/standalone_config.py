@@ -75,6 +75,47 @@ class Daemon:
         """How people call it."""
         return "master" if self.number == 0 else f"worker {self.number}"
 
+    @property
+    def directory(self) -> str:
+        """Its directory inside that of the cluster."""
+        return self.name.replace(" ", "-")
+
+
+def driver_properties(secret: str) -> str:
+    """What a driver must know to be let in, as a file of Spark's settings.
+
+    Examples
+    --------
+    >>> driver_properties("s3").splitlines()
+    ['spark.authenticate true', 'spark.authenticate.secret s3', 'spark.network.crypto.enabled true']
+    """
+    values = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        # Without it the secret itself would be safe, but what follows its proof could be another's.
+        "spark.network.crypto.enabled": "true",
+    }
+    return "".join(f"{key} {value}\n" for key, value in values.items())
+
+
+def daemon_properties(secret: str) -> str:
+    """What the master and the workers run under.
+
+    Examples
+    --------
+    >>> "spark.master.rest.enabled false" in daemon_properties("s3").splitlines()
+    True
+    """
+    values = {
+        # A port of its own on which whoever reaches it may hand in programs, with no proof of who that is.
+        "spark.master.rest.enabled": "false",
+        # Pages that anybody on the machine may open show; they end nothing.
+        "spark.ui.killEnabled": "false",
+        # A machine that slept must not find its workers struck off; a worker that dies is noticed by its connection.
+        "spark.worker.timeout": "3600",
+    }
+    return driver_properties(secret) + "".join(f"{key} {value}\n" for key, value in values.items())
+
 
 def master_arguments(port: int, ui_port: int) -> list[str]:
     """What the master's main class is told."""

@@ -1,16 +1,13 @@
 """Start and stop Kafka brokers for development and tests.
 
-A cluster lives in a directory: data, configuration and log of each node, and ``cluster.json`` with the nodes and their
-processes, known by their ids *and* the moments they began (:mod:`penstock.process.daemon`).
+A cluster lives in a directory (:mod:`penstock.process.group`): data, configuration and log of each node.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import os
 import subprocess
-import time
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -20,15 +17,8 @@ from penstock.errors import BrokerError
 from penstock.extras import require
 from penstock.kafka.artifacts import BROKER, resolved
 from penstock.kafka.broker_config import ClusterSpec, Node, node_directory, node_properties
-from penstock.process.daemon import (
-    end_processes,
-    find_process,
-    last_words,
-    last_words_of,
-    start_daemon,
-    state_directory,
-    write_state,
-)
+from penstock.process.daemon import last_words, state_directory, write_private
+from penstock.process.group import DaemonGroup
 from penstock.process.java import required_java
 from penstock.process.ports import free_port, is_free, listens
 
@@ -36,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_STATE_FILE = "cluster.json"
 _READY_WITHIN_S = 60.0
 _STOPPED_WITHIN_S = 20.0
 _FORMATTED_WITHIN_S = 60.0
@@ -59,7 +48,7 @@ class Cluster:
     @property
     def running(self) -> tuple[Node, ...]:
         """Nodes whose process is alive."""
-        return tuple(node for node in self.nodes if _process(node) is not None)
+        return tuple(node for node in self.nodes if _process(self.directory, node) is not None)
 
     def with_node(self, node: Node) -> Cluster:
         """The same cluster with one node replaced."""
@@ -103,18 +92,23 @@ def stop_cluster(directory: Path, *, timeout_s: float = _STOPPED_WITHIN_S) -> tu
     cluster = read_cluster(directory)
     if cluster is None:
         return ()
-    killed = _end([(node, process) for node in cluster.nodes if (process := _process(node))], timeout_s)
+    killed = _end(cluster, cluster.nodes, timeout_s)
     _write(replace(cluster, nodes=tuple(replace(node, pid=None, started_s=None) for node in cluster.nodes)))
     return killed
+
+
+def delete_cluster(directory: Path) -> list[str]:
+    """Delete what a cluster that is stopped has made; gives what else is in its directory, and stays."""
+    if require_cluster(directory).running:
+        raise BrokerError(f"the cluster in {directory} runs: stop it with 'penstock kafka down' first")
+    return _group(directory).delete()
 
 
 def stop_node(directory: Path, node_id: int, *, timeout_s: float = _STOPPED_WITHIN_S) -> Cluster:
     """Stop one node of a cluster; the others run on."""
     cluster = require_cluster(directory)
     node = _node(cluster, node_id)
-    process = _process(node)
-    if process is not None:
-        _end([(node, process)], timeout_s)
+    _end(cluster, (node,), timeout_s)
     cluster = cluster.with_node(replace(node, pid=None, started_s=None))
     _write(cluster)
     return cluster
@@ -124,7 +118,7 @@ def start_node(directory: Path, node_id: int, *, timeout_s: float = _READY_WITHI
     """Start one node of a cluster again, with the data and configuration that it has."""
     cluster = require_cluster(directory)
     node = _node(cluster, node_id)
-    if _process(node) is None:
+    if _process(directory, node) is None:
         cluster = cluster.with_node(_start_node(cluster, node))
         _write(cluster)
         _await_answer(cluster, timeout_s)
@@ -143,22 +137,22 @@ def running_cluster(spec: ClusterSpec) -> Iterator[Cluster]:
 
 def read_cluster(directory: Path) -> Cluster | None:
     """What a directory knows of its cluster; None where there is none."""
-    path = directory / _STATE_FILE
+    group = _group(directory)
+    tree = group.read()
+    if tree is None:
+        return None
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
         nodes = tuple(Node(**node) for node in tree["nodes"])
         return Cluster(directory, tree["cluster_id"], tree["heap"], nodes)
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise BrokerError(f"{path} cannot be read ({error}): delete {directory} to begin anew") from error
+    except (KeyError, TypeError) as error:
+        raise group.unreadable(error) from error
 
 
 def require_cluster(directory: Path) -> Cluster:
     """As :func:`read_cluster`, but none is an error."""
     cluster = read_cluster(directory)
     if cluster is None:
-        raise BrokerError(f"there is no cluster in {directory}: start one with 'penstock kafka up'")
+        raise _group(directory).missing()
     return cluster
 
 
@@ -169,7 +163,7 @@ def _already_running(cluster: Cluster, spec: ClusterSpec) -> Cluster:
             "'penstock kafka down' first, or name another directory with --dir"
         )
     for node in cluster.nodes:
-        if _process(node) is None:
+        if _process(spec.directory, node) is None:
             cluster = start_node(spec.directory, node.node_id)
     return cluster
 
@@ -181,9 +175,9 @@ def _planned(spec: ClusterSpec, known: Cluster | None) -> Cluster:
     nodes = tuple(Node(number + 1, spec.port + number, free_port()) for number in range(spec.brokers))
     cluster_id = known.cluster_id if known else _new_cluster_id()
     for node in nodes:
-        place = node_directory(spec.directory, node)
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "server.properties").write_text(node_properties(spec, nodes, node), encoding="utf-8")
+        place = _group(spec.directory).make(node_directory(spec.directory, node).name)
+        # Properties may hold passwords of listeners.
+        write_private(place / "server.properties", node_properties(spec, nodes, node))
         if not (place / "data" / "meta.properties").exists():
             _format(place, cluster_id)
     return Cluster(spec.directory, cluster_id, spec.heap, nodes)
@@ -208,7 +202,7 @@ def _format(place: Path, cluster_id: str) -> None:
 def _start_node(cluster: Cluster, node: Node) -> Node:
     place = node_directory(cluster.directory, node)
     command = [*_java(cluster.heap), "kafka.Kafka", str(place / "server.properties")]
-    started = start_daemon(command, _log(cluster, node))
+    started = _group(cluster.directory).start(place.name, command)
     return replace(node, pid=started.pid, started_s=started.started_s)
 
 
@@ -220,19 +214,17 @@ def _java(heap: str) -> list[str]:
 def _await_answer(cluster: Cluster, timeout_s: float) -> None:
     from penstock.kafka.client import KafkaClient  # noqa: PLC0415 - only whoever starts a broker needs the library
 
-    deadline_s = time.monotonic() + timeout_s
-    wanted = [node.node_id for node in cluster.nodes if node.pid is not None]
-    while time.monotonic() < deadline_s:
-        for node in cluster.nodes:
-            if node.pid is not None and _process(node) is None:
-                raise BrokerError(f"broker {node.node_id} ended while it started: {last_words_of(_log(cluster, node))}")
-        if all(listens(node.port) for node in cluster.nodes if node.pid is not None):
+    started = [node for node in cluster.nodes if node.pid is not None]
+
+    def answers() -> bool:
+        if all(listens(node.port) for node in started):
             with suppress(BrokerError):
-                if set(KafkaClient(cluster.bootstrap, timeout_s=2.0).brokers()) >= set(wanted):
-                    return
-        time.sleep(0.1)
-    log = _log(cluster, cluster.nodes[0])
-    raise BrokerError(f"the cluster in {cluster.directory} does not answer after {timeout_s:g} s; its log is {log}")
+                known = set(KafkaClient(cluster.bootstrap, timeout_s=2.0).brokers())
+                return known >= {node.node_id for node in started}
+        return False
+
+    daemons = [(node_directory(cluster.directory, node).name, node.pid, node.started_s) for node in started]
+    _group(cluster.directory).wait(daemons, answers, timeout_s, "does not answer")
 
 
 def _node(cluster: Cluster, node_id: int) -> Node:
@@ -247,20 +239,21 @@ def _require_free(port: int) -> None:
         raise BrokerError(f"port {port} is taken by another program: choose one with --port")
 
 
-def _end(running: list[tuple[Node, Any]], timeout_s: float) -> tuple[Node, ...]:
-    forced = end_processes([process for _, process in running], timeout_s)
+def _end(cluster: Cluster, nodes: tuple[Node, ...], timeout_s: float) -> tuple[Node, ...]:
+    running = [(node, process) for node in nodes if (process := _process(cluster.directory, node)) is not None]
+    forced = _group(cluster.directory).end([process for _, process in running], timeout_s)
     return tuple(node for node, process in running if process in forced)
 
 
-def _process(node: Node) -> Any:  # noqa: ANN401 - psutil has no types
-    return find_process(node.pid, node.started_s)
+def _process(directory: Path, node: Node) -> Any:  # noqa: ANN401 - psutil has no types
+    return _group(directory).process(node.pid, node.started_s)
 
 
-def _log(cluster: Cluster, node: Node) -> Path:
-    return node_directory(cluster.directory, node) / "server.log"
+def _group(directory: Path) -> DaemonGroup:
+    return DaemonGroup(directory, BrokerError, "penstock kafka")
 
 
 def _write(cluster: Cluster) -> None:
     nodes = [asdict(node) for node in cluster.nodes]
     tree = {"cluster_id": cluster.cluster_id, "heap": cluster.heap, "nodes": nodes}
-    write_state(cluster.directory / _STATE_FILE, tree)
+    _group(cluster.directory).write(tree)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_PRIVATE = 0o600
 _SAME_PROCESS_WITHIN_S = 2.0
 _LAST_LINES = 5
 _LOOK_EVERY_S = 0.05
@@ -35,7 +37,7 @@ class Started:
 
 def start_daemon(command: Sequence[str], log: Path, *, environment: Mapping[str, str] | None = None) -> Started:
     """Start a program in a session of its own; what it writes is added to a file."""
-    with log.open("ab") as output:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, _PRIVATE), "ab") as output:
         # In a session of its own: Control-C at the terminal must not stop what was asked to be left running.
         process = subprocess.Popen(
             list(command), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
@@ -108,10 +110,27 @@ def state_directory(name: str, environment: Mapping[str, str] | None = None) -> 
 
 def write_state(path: Path, tree: Mapping[str, object]) -> None:
     """Replace a file of state as a whole: whoever reads meanwhile sees the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".new")
-    scratch.write_text(json.dumps(tree, indent=2) + "\n", encoding="utf-8")
-    scratch.replace(path)
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    write_private(path, json.dumps(tree, indent=2) + "\n")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put a file that this user alone may read in the place of whatever is there, a link included."""
+    descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(scratch).replace(path)
+    except BaseException:
+        Path(scratch).unlink(missing_ok=True)
+        raise
+
+
+def command_of(process: Any) -> list[str]:  # noqa: ANN401 - psutil has no types
+    """What a process was started with; nothing of one that is gone or another user's."""
+    with suppress(psutil.Error):
+        return [str(word) for word in process.cmdline()]
+    return []
 
 
 def last_words(text: str) -> str:

@@ -38,9 +38,11 @@ class LogFilter:
             query=self.query, kinds=self.kinds, since_s=self.since_s, until_s=self.until_s, after_id=after_id, last=last
         )
 
-    def each(self, store: Store) -> Iterator[RecordedAction]:
+    def each(self, store: Store, *, after_id: int = 0) -> Iterator[RecordedAction]:
         """Give all actions that match one by one, oldest first, whatever ``last`` is."""
-        return store.each_action(query=self.query, kinds=self.kinds, since_s=self.since_s, until_s=self.until_s)
+        return store.each_action(
+            query=self.query, kinds=self.kinds, since_s=self.since_s, until_s=self.until_s, after_id=after_id
+        )
 
 
 @dataclass(frozen=True, slots=True)

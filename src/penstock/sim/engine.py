@@ -155,6 +155,8 @@ class SimulatedEngine:
         run = self.queries[query]
         run.limit_rows = run.next_limit_rows = math.inf
 
+    suspend = restore
+
     # Time
 
     @property

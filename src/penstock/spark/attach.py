@@ -7,41 +7,40 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from penstock.control.application import ApplicationLogic
-from penstock.control.events import BatchFinished, GoalChanged, QueryEnded, QueryStarted
+from penstock.control.events import GoalChanged
 from penstock.declaration import read_declaration
-from penstock.errors import InvalidSettingError, UnknownQueryError
+from penstock.errors import AlreadyAttachedError, InvalidSettingError, UnknownQueryError
 from penstock.loop import Loop
-from penstock.model import APPLICATION, ActionKind, Application, Goal, Mode, QueryName
-from penstock.model.decision import ActuatorOff, Unmanaged
+from penstock.model import Application, Goal, Mode, QueryName
+from penstock.model.decision import ActuatorOff
 from penstock.report import LogView, application_status, explain
 from penstock.settings import Settings, load_settings
 from penstock.spark import internals
 from penstock.spark.answers import Answering
-from penstock.spark.collector import parse_progress
 from penstock.spark.declared import DeclaredFile
 from penstock.spark.executor_plant import ExecutorPlant, why_not
-from penstock.spark.executors import ExecutorCollector
 from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
-from penstock.spark.internals import Ability
 from penstock.spark.listener import Listener
 from penstock.spark.operator import run_operator
 from penstock.spark.plant import SparkPlant
-from penstock.spark.warm_start import answers_on_record, executor_times, warm_start
-from penstock.store import SqliteStore
+from penstock.spark.session_events import SessionEvents
+from penstock.spark.warm_start import executor_times
+from penstock.store import SqliteStore, forget_old
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from penstock.control.events import Event
     from penstock.control.scaling.base import Scaler
     from penstock.declaration import Declaration, GoalChange
-    from penstock.model import SeriesPoint
     from penstock.report import ApplicationStatus, Explanation
     from penstock.spark.operator import Operator
     from penstock.spark.operator_worker import Row
@@ -59,8 +57,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock")
 
 _DELETE_EVERY_S = 3600.0
-_DAY_S = 86_400.0
-_PER_BATCH_KINDS = (ActionKind.READ_LIMIT, ActionKind.KEEP_RATIO)
 
 
 def attach(
@@ -106,6 +102,7 @@ def attach(
         query = df.writeStream.queryName("clicks").format("noop").start()
     """
     internals.require_classic_session(spark)
+    _require_free(spark)
     arguments = None if isinstance(settings, Settings) else settings
     declaration: Declaration | None = None
     if isinstance(application, str | Path):
@@ -153,11 +150,8 @@ class Penstock:
         self.operators: list[Operator] = []
         self._spark = spark
         self._file: DeclaredFile | None = None
-        self._started_names: set[str] = set()
-        self._goals = {name: query.goal for name, query in application.queries.items()}
-        self._late_goals: dict[str, Goal] = {}
-        self._collector = ExecutorCollector(spark, settings.observe.executors_every_s)
         self._deleted_s = 0.0
+        goals = {name: query.goal for name, query in application.queries.items()}
         refusal = None if application.executors is None else why_not(spark, application.executors.bounds)
         if refusal is not None:
             # What cannot be applied must not be decided, or the log would tell of sizes that never come.
@@ -167,18 +161,26 @@ class Penstock:
         logic = ApplicationLogic(
             application, settings, enforced=self.mode is Mode.ACT, policy=policy, learned=executor_times(store)
         )
-        self.loop = Loop(logic, self.plant, store, mode=self.mode, clock=time.time)
+        self.loop = Loop(
+            logic, self.plant, store, mode=self.mode, clock=time.time, patience_s=settings.store.patience_s
+        )
         if declaration is not None:
             self._file = DeclaredFile(
                 declaration, is_watched=watch, now_s=time.time(), record=self.loop.record, take=self._take_goal
             )
         self._tell_missing(refusal)
         self._answering = Answering(spark, self.loop, self.plant, self.operators, settings.directives)
-        self._listener = Listener(self, self.missing)
-        spark.streams.addListener(self._listener)
+        self.events = SessionEvents(
+            spark, self.loop, self.plant, self._answering, settings, goals=goals, missing=self.missing
+        )
+        self._listener = Listener(self.events, self.missing)
         try:
-            self._adopt_running()
-            self.loop.start(settings.scaling.every_s if executors is not None else settings.observe.executors_every_s)
+            _take_hold(self)
+            spark.streams.addListener(self._listener)
+            for query in spark.streams.active:
+                self.events.take_up(query)
+            every_s = settings.scaling.every_s if executors is not None else settings.observe.executors_every_s
+            self.loop.start(min(every_s, settings.observe.reports_every_s))
         except BaseException:
             self.detach()
             raise
@@ -190,14 +192,6 @@ class Penstock:
         for reason in reasons:
             logger.warning("%s", reason)
         self.loop.record([ActuatorOff(cause="attach", reason=reason) for reason in reasons])
-
-    def _adopt_running(self) -> None:
-        for query in self._spark.streams.active:
-            watched = self.plant.watch(query)
-            self._started_names.add(str(watched.name))
-            goal = self._goals.get(watched.name)
-            if goal is not None:
-                self._begin(watched, goal, cause="adopt", starting=False)
 
     # What users call
 
@@ -243,15 +237,15 @@ class Penstock:
     def expect(self, query: str, goal: Goal | None) -> Goal | None:
         """Govern the next query that starts under a name, or none; gives the goal that was expected before."""
         name = QueryName(query)
-        before = self._goals.pop(name, None)
+        before = self.events.goals.pop(name, None)
         if goal is not None:
-            self._goals[name] = goal
+            self.events.goals[name] = goal
         return before
 
     def set_goal(self, query: str, goal: Goal, *, asked_by: str = "user") -> None:
         """Ask something else of a query, now and whenever one starts under that name."""
         name = QueryName(query)
-        self._goals[name] = goal
+        self.events.goals[name] = goal
         watched = self.plant.find(query)
         if watched is not None and watched.is_governed:
             self.loop.handle(GoalChanged(watched.name, goal, asked_by))
@@ -263,34 +257,33 @@ class Penstock:
 
         Its current batch was planned without Penstock, and so may the next one be: the limit holds from then on.
         """
-        name = query if isinstance(query, str) else query.name or str(query.id)
+        name = query if isinstance(query, str) else str(query.id)
         watched = self._known(name)
-        self._goals[watched.name] = goal
-        if watched.is_governed:
-            self.loop.handle(GoalChanged(watched.name, goal))
-        else:
-            self._begin(watched, goal, cause="adopt", starting=False)
+        self.events.goals[watched.name] = goal
+        self.events.begin(watched, goal, cause="adopt")
 
     def release(self, name: str) -> None:
         """Stop governing a query; its sources get the limits that they came with. It stays observed."""
         watched = self._known(name)
-        self._goals.pop(watched.name, None)
+        self.events.goals.pop(watched.name, None)
         self.loop.release(watched.name, "release", "asked for")
 
     def detach(self) -> None:
-        """Give everything back as it was, and let go of the session."""
+        """Give everything back as it was, and let go of the session; whatever fails on the way, the rest is done."""
         if self.loop.is_closed:
             return
-        self._spark.streams.removeListener(self._listener)
-        for name in self.loop.logic.governed:
-            try:
-                self.loop.release(name, "detach", "Penstock lets go of the session")
-            except Exception:
-                # One query that cannot be let go of must not keep the others.
-                logger.exception("query %s could not be let go of in order", name)
+        # First: a query whose start is being recorded is let go of with the others, and none begins after them.
         self.loop.close()
-        self._answering.close()
-        self.store.close()
+        with ExitStack() as after:
+            after.callback(self.store.close)
+            after.callback(_let_hold_go, self)
+            after.callback(self._answering.close)
+            after.callback(self.events.close)
+            after.callback(self.loop.release_all, "detach", "Penstock lets go of the session")
+            try:
+                self._spark.streams.removeListener(self._listener)
+            except Exception as error:  # noqa: BLE001 - a JVM that is gone has no listeners to remove
+                logger.warning("the listener could not be removed (%s); the JVM of the session may be gone", error)
 
     def status(self) -> ApplicationStatus:
         """Every query's state in words, with the figures behind it."""
@@ -322,130 +315,58 @@ class Penstock:
     def _repr_html_(self) -> str:
         return self.status()._repr_html_()
 
-    # What the listener calls: none of these may let an error out, because the query must go on without Penstock
-
-    def on_started(self, event: QueryStartedEvent) -> None:
-        """A query starts; on its own thread, before its first batch is planned."""
-        name = QueryName(event.name or str(event.id))
-        try:
-            query = self._spark.streams.get(str(event.id))
-            if query is None:
-                return
-            watched = self.plant.watch(query)
-            self._started_names.add(str(name))
-            goal = self._goals.get(name)
-            if goal is None:
-                return
-            if Ability.FIRST_BATCH in self.missing:
-                # Nobody can plan the query early, and to wait for its plan here, on its own thread, would be for ever:
-                # it is governed after its first batch, as if adopted.
-                self._late_goals[str(event.id)] = goal
-            else:
-                self._begin(watched, goal, cause="start", starting=True)
-        except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
-            self.loop.fault(name, "start", error)
-
-    def on_progress(self, text: str) -> None:
-        """A batch is done; its progress report as JSON."""
-        try:
-            progress = parse_progress(text)
-        except (ValueError, KeyError) as error:
-            self.loop.fault(APPLICATION, "report", error)
-            return
-        watched = self.plant.find(str(progress["id"]))
-        if watched is None or self.loop.is_closed:
-            return
-        try:
-            self._on_batch(watched, progress)
-        except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the query
-            self.loop.fault(watched.name, f"batch {progress.get('batchId')}", error)
-
-    def on_terminated(self, event: QueryTerminatedEvent) -> None:
-        """A query has ended."""
-        # A query started again from its checkpoint has the same id, and news of its end may come after its start.
-        ended = self.plant.forget(str(event.id), str(event.runId))
-        if ended is not None:
-            try:
-                self.loop.handle(QueryEnded(ended.name))
-            except Exception as error:  # noqa: BLE001 - as above
-                self.loop.fault(APPLICATION, f"end of {ended.name}", error)
-
-    # From Spark's events to the loop's
-
-    def _on_batch(self, watched: WatchedQuery, progress: Mapping[str, Any]) -> None:
-        signal = watched.signal(progress)
-        logic = self.loop.logic
-        needs_cores = watched.is_governed and (len(logic.governed) > 1 or logic.application.has_graph)
-        self._answering.learn(progress)
-        if watched.is_governed:
-            self.loop.handle(BatchFinished(signal, watched.core_seconds() if needs_cores else None))
-            self._answering.tell_ahead(watched, signal)
-        self.store.append_points([*watched.points(signal, logic.query(watched.name)), *self._executor_points()])
-        late_goal = self._late_goals.pop(watched.query_id, None)
-        if late_goal is not None:
-            self._begin(watched, late_goal, cause="start", starting=False)
-
-    def _begin(self, watched: WatchedQuery, goal: Goal, *, cause: str, starting: bool) -> None:
-        """Govern a query; whatever takes time is done before the loop is asked, so that nobody else waits for it."""
-        reason = self._unmanageable(watched)
-        if reason is not None:
-            self.loop.record([Unmanaged(query=watched.name, cause=cause, reason=f"{reason}; it is only observed")])
-            return
-        spec = watched.describe(starting=starting)
-        event = QueryStarted(
-            spec,
-            goal,
-            watched.query_id,
-            cause,
-            has_guard=watched.has_guard,
-            asks=self._answering.is_open,
-            warm_start=warm_start(self.store, watched.name, goal, self.settings.admission, time.time()),
-            past=() if starting else watched.past_signals(),
-            answered=answers_on_record(self.store, watched.name, watched.query_id),
-        )
-        watched.is_governed = True
-        self.loop.handle(event)
-        if watched.has_guard and self.mode is Mode.ACT:
-            self._answering.introduce(watched, event.answered)
-
-    def _unmanageable(self, watched: WatchedQuery) -> str | None:
-        if Ability.READ_LIMIT in self.missing:
-            return f"{Ability.READ_LIMIT} is off: {self.missing[Ability.READ_LIMIT]}"
-        if not watched.is_micro_batch:
-            return "it runs in continuous processing, which has no batches to limit"
-        return None
+    # What is looked at once a cycle
 
     def _look_around(self) -> Sequence[Event]:
         """What is looked at once a cycle beside the executors."""
-        return () if self._file is None else self._file.look(self._started_names, time.time())
+        now_s = time.time()
+        self.events.look()
+        if now_s - self._deleted_s > _DELETE_EVERY_S:
+            self._deleted_s = now_s
+            forget_old(self.store, self.settings.store, now_s=now_s)
+        return () if self._file is None else self._file.look(self.events.started_names, now_s)
 
     def _take_goal(self, change: GoalChange) -> bool:
         """Take over a goal from the file; one that is gone ends the governing of its query."""
         watched = self.plant.find(change.query)
         if change.new is None:
-            self._goals.pop(change.query, None)
+            self.events.goals.pop(change.query, None)
             if watched is not None and watched.is_governed:
                 self.loop.release(change.query, "declaration", "it is not in the file any more")
             return False
-        self._goals[change.query] = change.new
+        self.events.goals[change.query] = change.new
         if watched is not None and not watched.is_governed:
-            self._begin(watched, change.new, cause="declaration", starting=False)
+            self.events.begin(watched, change.new, cause="declaration", wait=False)
             return False
         return watched is not None
-
-    def _executor_points(self) -> list[SeriesPoint]:
-        if Ability.EXECUTORS in self.missing:
-            return []
-        now_s = time.time()
-        if now_s - self._deleted_s > _DELETE_EVERY_S:
-            self._deleted_s = now_s
-            kept = self.settings.store
-            self.store.delete_points(before_s=now_s - kept.series_days * _DAY_S)
-            self.store.delete_actions(before_s=now_s - kept.action_days * _DAY_S, kinds=_PER_BATCH_KINDS)
-        return self._collector.points(APPLICATION, now_s)
 
     def _known(self, name: str) -> WatchedQuery:
         found = self.plant.find(name)
         if found is None:
             raise UnknownQueryError(name, [str(known.name) for known in self.plant.watched])
         return found
+
+
+_holds: list[Penstock] = []
+_holding = threading.Lock()
+
+
+def _require_free(spark: SparkSession) -> None:
+    """Refuse a session that is held already: the second would take the first one's limits for the queries' own."""
+    with _holding:
+        if any(internals.is_same_session(hold._spark, spark) for hold in _holds):  # noqa: SLF001 - the same module
+            raise AlreadyAttachedError(
+                "this session is attached to already: go on with that hold, or end it with detach() first"
+            )
+
+
+def _take_hold(hold: Penstock) -> None:
+    _require_free(hold._spark)  # noqa: SLF001 - the same module
+    with _holding:
+        _holds.append(hold)
+
+
+def _let_hold_go(hold: Penstock) -> None:
+    with _holding:
+        if hold in _holds:
+            _holds.remove(hold)

@@ -44,7 +44,7 @@ class DeclaredFile:
         *,
         is_watched: bool,
         now_s: float,
-        record: Callable[[Sequence[Decision]], None],
+        record: Callable[[Sequence[Decision]], object],
         take: Callable[[GoalChange], bool],
     ) -> None:
         self._declaration = declaration

@@ -63,6 +63,8 @@ class SparkPlant:
             known = self._queries.get(str(query.id))
             if known is not None and known.query.runId == query.runId:
                 return known
+            # At the end: of several runs under one name the newest is the last.
+            self._queries.pop(str(query.id), None)
             self._queries[str(query.id)] = watched
             return watched
 
@@ -75,10 +77,18 @@ class SparkPlant:
             return self._queries.pop(query_id)
 
     def find(self, name: str) -> WatchedQuery | None:
-        """A query by its name or id."""
+        """A query by its name or id; of several runs under one name the newest, unless only an older one is active.
+
+        News of the end of a run may come after the start of the next one under its name.
+        """
         with self._lock:
             known = dict(self._queries)
-        return known.get(name) or next((each for each in known.values() if each.name == name), None)
+        if name in known:
+            return known[name]
+        runs = [each for each in reversed(known.values()) if each.name == name]
+        return (
+            next((each for each in runs if each.query.isActive), runs[0]) if len(runs) > 1 else next(iter(runs), None)
+        )
 
     @property
     def watched(self) -> list[WatchedQuery]:
@@ -142,4 +152,13 @@ class SparkPlant:
         """Give a query back what it came with."""
         watched = self.find(query)
         if watched is not None:
+            watched.is_governed = False
             watched.restore()
+
+    def suspend(self, query: QueryName) -> None:
+        """Let a query run under its own limits for now; its batches ask on, and keep everything without an answer."""
+        watched = self.find(query)
+        if watched is not None:
+            watched.restore()
+            if watched.has_guard:
+                self.tell(watched, None)

@@ -54,6 +54,9 @@ class WatchedQuery:
         self._last_job: int | None = None
         self._applied: dict[int, JavaObject] = {}
         self._told = False
+        self._seen = ""
+        self._reading = threading.Lock()
+        self._connection: JavaObject | None = None
         self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
 
     @property
@@ -81,18 +84,36 @@ class WatchedQuery:
             internals.plan_now(execution)
         else:
             self._await_plan(execution)
-        if not self.sources:
-            self.sources = describe_sources(execution, self._missing)
+        self._describe_sources(execution)
         _, self._interval_s = internals.trigger_of(execution)
         self.has_guard = internals.plan_mentions(execution, GUARD_PREFIX) and Ability.CHANNEL not in self._missing
         if starting and Ability.PLANNED not in self._missing:
             self.uncommitted_batch = internals.uncommitted_batch(execution)
         return QuerySpec(self.name, tuple(source.spec for source in self.sources), self._interval_s)
 
+    def _describe_sources(self, execution: JavaObject) -> None:
+        # Once, and by one thread: the limit that is in force when it is first looked at is the query's own, and a look
+        # after the first limit of Penstock would take that one for it.
+        with self._reading:
+            if not self.sources:
+                self.sources = describe_sources(execution, self._missing)
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it has its sources, so that nobody must wait for them."""
+        return internals.is_planned(self.execution)
+
     def past_signals(self) -> tuple[BatchSignal, ...]:
         """What it did before it was adopted."""
         reports = [parse_progress(report.json) for report in self.query.recentProgress if report.numInputRows > 0]
+        for report in reports:
+            self.is_news(report)  # whoever brings it again tells nothing new
         return tuple(self.signal(report) for report in reports)
+
+    def skip_past(self) -> None:
+        """Count what it did before it was watched as seen: it was nobody's business then."""
+        for text in self.missed_reports()[-1:]:
+            self.is_news(parse_progress(text))
 
     def _await_plan(self, execution: JavaObject) -> None:
         """Wait for the sources of a query that was started a moment ago: it creates them on its own thread."""
@@ -102,10 +123,31 @@ class WatchedQuery:
 
     # What it does
 
+    def is_news(self, progress: Mapping[str, Any]) -> bool:
+        """Whether a report was not seen before: each comes by the listener bus, or is fetched where that is held up."""
+        began = str(progress["timestamp"])
+        with self._reading:
+            is_news = began > self._seen
+            self._seen = max(self._seen, began)
+        return is_news
+
+    def missed_reports(self) -> list[str]:
+        """Reports of finished batches that nobody brought."""
+        return internals.unseen_reports(self.query, self._seen)
+
+    def called_on(self, connection: JavaObject | None) -> None:
+        """Remember the connection on which the query's own thread calls Python."""
+        self._connection = connection
+
+    def end(self) -> None:
+        """End what the query's thread has left behind in this process; the query is over."""
+        connection, self._connection = self._connection, None
+        internals.end_connection(connection)
+
     def signal(self, progress: Mapping[str, Any]) -> BatchSignal:
         """What a progress report says."""
         if not self.sources and self.is_micro_batch:
-            self.sources = describe_sources(self.execution, self._missing)
+            self._describe_sources(self.execution)
         return self._collector.signal(progress, self.sources)
 
     def planned(self, batch_id: int) -> PlannedBatch | None:
@@ -116,7 +158,7 @@ class WatchedQuery:
         return None if running is None else self._collector.planned(running, self.sources)
 
     def core_seconds(self) -> float | None:
-        """Seconds that the query's jobs kept cores busy since the last call; None at the first."""
+        """Seconds that the query's jobs kept cores busy since the last call; None at the first, and where unknown."""
         if Ability.EXECUTORS in self._missing:
             return None
         is_first = self._last_job is None
@@ -156,7 +198,6 @@ class WatchedQuery:
 
     def restore(self) -> None:
         """Give every source the limit that it came with, and its tasks nothing to ask."""
-        self.is_governed = False
         if not self.query.isActive:
             return
         execution = self.execution

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import StoreError
+from penstock.errors import StoreError, UnstorableError
 from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction, SeriesPoint
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def lasting_part(target: str) -> str:
 def _finite(number: float, what: str) -> float:
     # SQLite stores a NaN as NULL, and it would come back as "no value".
     if not math.isfinite(number):
-        raise StoreError(f"{what} is {number!r}: only finite numbers are stored; leave out what is unknown")
+        raise UnstorableError(f"{what} is {number!r}: only finite numbers are stored; leave out what is unknown")
     return float(number)
 
 
@@ -182,12 +182,14 @@ def _plain(value: object, what: str) -> object:
         return [_plain(item, what) for item in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {_text(key, what): _plain(item, what) for key, item in value.items()}
-    raise StoreError(f"a detail of {what} is {value!r}: only numbers, texts, lists and mappings of them are stored")
+    raise UnstorableError(
+        f"a detail of {what} is {value!r}: only numbers, texts, lists and mappings of them are stored"
+    )
 
 
 def _whole(number: int, what: str) -> int:
     if not -_LARGEST_WHOLE_NUMBER <= number <= _LARGEST_WHOLE_NUMBER:
-        raise StoreError(f"{what} is {number!r}: a stored whole number has at most 63 bits")
+        raise UnstorableError(f"{what} is {number!r}: a stored whole number has at most 63 bits")
     return int(number)
 
 
@@ -196,5 +198,7 @@ def _text(text: str, what: str) -> str:
     try:
         str(text).encode()
     except UnicodeEncodeError as error:
-        raise StoreError(f"{what} contains {text!r}, which is not valid Unicode: replace the bad characters") from error
+        raise UnstorableError(
+            f"{what} contains {text!r}, which is not valid Unicode: replace the bad characters"
+        ) from error
     return str(text)

@@ -7,6 +7,7 @@ opens the file: closing any other descriptor on it would silently drop the locks
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -16,6 +17,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.errors import StoreError
 from penstock.model import ActionKind, Metric, QueryName
+from penstock.store.file import (
+    BUSY_TIMEOUT_S,
+    READER_REMEDIES,
+    REMEDIES,
+    connect,
+    file_id,
+    make_directory,
+    make_durable,
+    make_private,
+    plain_errors,
+)
 from penstock.store.migrations import EMPTY_FILE_VERSION, LATEST_VERSION, migrate, schema_version
 from penstock.store.schema import (
     SOURCE_TARGET,
@@ -26,14 +38,15 @@ from penstock.store.schema import (
     point_from_row,
     point_to_row,
 )
+from penstock.store.where import Where, of_actions, values_of
 from penstock.store.writer_lock import WriterLock
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from penstock.model import Action, Mode, RecordedAction, SeriesPoint
 
-BUSY_TIMEOUT_S = 5.0
+logger = logging.getLogger("penstock")
 
 _ACTION_COLUMNS = ", ".join(ActionRow._fields)
 _INSERT_ACTION = f"""
@@ -79,19 +92,6 @@ _NO_LIMIT = -1
 # Rows that are read, or deleted, at one go: whoever records meanwhile waits no longer than for these.
 _PORTION_ROWS = 1000
 
-_REMEDIES: dict[int, str] = {
-    sqlite3.SQLITE_NOTADB: "it is not an SQLite file and is left as it is; use another store path",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged and is left as it is; move it away or restore a copy of it",
-    sqlite3.SQLITE_FULL: "make room on the disk; nothing of this step was recorded",
-    sqlite3.SQLITE_READONLY: "give this user the right to write the file and its directory, or use another store path",
-    sqlite3.SQLITE_CANTOPEN: "give this user the right to read and write the directory, or use a store path elsewhere",
-    sqlite3.SQLITE_BUSY: "another program holds the file; close it and try again",
-    sqlite3.SQLITE_IOERR: "the disk fails to read or write; check it, or use a store path elsewhere",
-}
-_COPY_TO_READ = "reading a store that nobody writes makes two files beside it: copy it where this user may write"
-_READER_REMEDIES = _REMEDIES | {sqlite3.SQLITE_READONLY: _COPY_TO_READ, sqlite3.SQLITE_CANTOPEN: _COPY_TO_READ}
-_OTHER_REMEDY = "the file is not as this version of Penstock wrote it; restore a copy, or use another store path"
-
 
 class SqliteStore:
     """The action log and the time series in a file; all methods may be called from any thread.
@@ -113,12 +113,14 @@ class SqliteStore:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path = Path(path).expanduser().resolve()
         self.read_only = read_only
-        self._remedies = _READER_REMEDIES if read_only else _REMEDIES
+        self._remedies = READER_REMEDIES if read_only else REMEDIES
         self._lock = threading.Lock()
         self._process_id = os.getpid()
+        self._is_held_by_another = False
+        self._file_id: tuple[int, int] | None = None
         self._connection: sqlite3.Connection | None = None
         self._writer_lock: WriterLock | None = None
-        with _plain_errors(self.path, self._remedies):
+        with plain_errors(self.path, self._remedies):
             if read_only:
                 self._open_reader()
             else:
@@ -157,13 +159,13 @@ class SqliteStore:
         last: int | None = None,
     ) -> list[RecordedAction]:
         """Give the recorded actions that match, in the order of recording; both ends of the time range belong to it."""
-        wanted = _values_of(kinds)
+        wanted = values_of(kinds)
         limit = checked_last(last)
         if limit is None or len(wanted) <= 1:
-            where = _of_actions(query, wanted, since_s, until_s, after_id)
+            where = of_actions(query, wanted, since_s, until_s, after_id)
             rows = self._newest(_SELECT_ACTIONS, where, last)
         else:
-            parts = [_of_actions(query, [kind], since_s, until_s, after_id) for kind in wanted]
+            parts = [of_actions(query, [kind], since_s, until_s, after_id) for kind in wanted]
             selects = [f"SELECT * FROM ({_SELECT_ACTIONS.format(part.text)})" for part in parts]  # noqa: S608 - no values inside
             values = [value for part in parts for value in (*part.values, limit)]
             with self._using() as connection:
@@ -181,10 +183,10 @@ class SqliteStore:
         after_id: int = 0,
     ) -> Iterator[RecordedAction]:
         """Give the recorded actions that match one by one, oldest first; a portion of them is in memory at a time."""
-        wanted = _values_of(kinds)
+        wanted = values_of(kinds)
         seen_id = after_id
         while True:
-            where = _of_actions(query, wanted, since_s, until_s, seen_id)
+            where = of_actions(query, wanted, since_s, until_s, seen_id)
             with self._using() as connection:
                 statement = _SELECT_NEXT_ACTIONS.format(where.text)
                 rows = connection.execute(statement, (*where.values, _PORTION_ROWS)).fetchall()
@@ -204,7 +206,7 @@ class SqliteStore:
         last: int | None = None,
     ) -> list[SeriesPoint]:
         """Give a time series of a query, oldest first; both ends of the time range belong to it."""
-        where = _Where()
+        where = Where()
         where.add("query = ? AND metric = ?", query, Metric(metric).value)
         where.add_range(since_s, until_s)
         return [point_from_row(row[0], row[1:]) for row in self._newest(_SELECT_POINTS, where, last)]
@@ -235,7 +237,7 @@ class SqliteStore:
     def delete_actions(self, *, before_s: float, kinds: Collection[ActionKind]) -> int:
         """Forget old actions of these kinds but the newest of each query, kind and source; gives how many went."""
         deleted = 0
-        for kind in _values_of(kinds):
+        for kind in values_of(kinds):
             portion = _PORTION_ROWS
             while portion == _PORTION_ROWS:
                 with self._writing() as connection:
@@ -248,7 +250,7 @@ class SqliteStore:
         """Let the file go; closing twice does nothing."""
         if self._process_id != os.getpid():
             return
-        with self._lock, _plain_errors(self.path, self._remedies), ExitStack() as stack:
+        with self._lock, plain_errors(self.path, self._remedies), ExitStack() as stack:
             connection, self._connection = self._connection, None
             writer_lock, self._writer_lock = self._writer_lock, None
             if writer_lock is not None:
@@ -262,7 +264,7 @@ class SqliteStore:
                 f"there is no store at {self.path}: attach with that store path first, or name another with --store"
             )
         with ExitStack() as stack:
-            connection = stack.enter_context(closing(_connect(self.path, "ro")))
+            connection = stack.enter_context(closing(connect(self.path, "ro")))
             version = schema_version(connection, self.path)
             if version == EMPTY_FILE_VERSION:
                 raise StoreError(f"{self.path} holds no store yet: attach with that store path first")
@@ -277,20 +279,22 @@ class SqliteStore:
     def _open_writer(self) -> None:
         if self.path.exists():
             # Looked at before the lock file is made, so that a file of another program gets no lock file beside it.
-            with closing(_connect(self.path, "rw")) as connection:
+            with closing(connect(self.path, "rw")) as connection:
                 schema_version(connection, self.path)
         else:
-            _make_directory(self.path.parent)
+            make_directory(self.path.parent)
         with ExitStack() as stack:
             writer_lock = WriterLock(self.path)
             stack.callback(writer_lock.release)
-            connection = stack.enter_context(closing(_connect(self.path, "rwc")))
-            _make_durable(connection, self.path)
+            make_private(self.path)
+            connection = stack.enter_context(closing(connect(self.path, "rwc")))
+            make_durable(connection, self.path)
             migrate(connection, self.path)
             self._connection, self._writer_lock = connection, writer_lock
+            self._file_id = file_id(self.path)
             stack.pop_all()
 
-    def _newest(self, select: str, where: _Where, last: int | None) -> list[tuple[Any, ...]]:
+    def _newest(self, select: str, where: Where, last: int | None) -> list[tuple[Any, ...]]:
         limit = checked_last(last)
         with self._using() as connection:
             statement = select.format(where.text)
@@ -302,10 +306,50 @@ class SqliteStore:
         # Before the lock: in a forked child it may be held for ever by a thread that does not exist there.
         if self._process_id != os.getpid():
             raise StoreError(f"{self.path} was opened by process {self._process_id}: open it again in this one")
-        with self._lock, _plain_errors(self.path, self._remedies):
+        with self._lock, plain_errors(self.path, self._remedies):
             if self._connection is None:
                 raise StoreError(f"the store {self.path} is closed: open it again")
-            yield self._connection
+            if not self.read_only:
+                self._begin_anew_if_deleted()
+            with self._waiting_once(self._connection):
+                yield self._connection
+
+    @contextmanager
+    def _waiting_once(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Wait for another program at the first step that meets it, and at no other while it holds the file.
+
+        A query that starts takes several steps on its own thread; each of them would wait.
+        """
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            is_busy = (getattr(error, "sqlite_errorcode", 0) & 0xFF) == sqlite3.SQLITE_BUSY
+            self._wait_for_others(connection, waits=not is_busy)
+            raise
+        self._wait_for_others(connection, waits=True)
+
+    def _wait_for_others(self, connection: sqlite3.Connection, *, waits: bool) -> None:
+        if self._is_held_by_another is waits:
+            self._is_held_by_another = not waits
+            connection.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_TIMEOUT_S) if waits else 0}")
+
+    def _begin_anew_if_deleted(self) -> None:
+        """Notice that the file is not the one that was opened, before anything is written where nobody can read it."""
+        lock = self._writer_lock
+        if file_id(self.path) == self._file_id and lock is not None and not lock.is_lost:
+            return
+        logger.warning("the store %s was deleted or replaced while it was in use: a new one is begun", self.path)
+        if self._connection is not None:
+            self._connection.close()
+        if lock is not None:
+            lock.release()
+        self._connection = self._writer_lock = None
+        try:
+            self._open_writer()
+        except BaseException:
+            # Closed for good it would not be looked at again; the next step tries once more.
+            self._connection = sqlite3.connect(":memory:", check_same_thread=False)
+            raise
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -328,85 +372,3 @@ class SqliteStore:
 def open_reader(path: str | Path) -> SqliteStore:
     """Open the store at that path for reading, beside its writer if there is one."""
     return SqliteStore(path, read_only=True)
-
-
-class _Where:
-    """Conditions of a look-up; values travel beside the text, never inside it."""
-
-    def __init__(self) -> None:
-        self._conditions: list[str] = []
-        self.values: list[object] = []
-
-    def add(self, condition: str, *values: object) -> None:
-        self._conditions.append(condition)
-        self.values.extend(values)
-
-    def add_range(self, since_s: float | None, until_s: float | None) -> None:
-        if since_s is not None:
-            self.add("time_s >= ?", float(since_s))
-        if until_s is not None:
-            self.add("time_s <= ?", float(until_s))
-
-    @property
-    def text(self) -> str:
-        return " AND ".join(self._conditions)
-
-
-def _values_of(kinds: Collection[ActionKind]) -> list[str]:
-    return sorted({ActionKind(kind).value for kind in kinds})
-
-
-def _of_actions(
-    query: QueryName | None, kinds: Sequence[str], since_s: float | None, until_s: float | None, after_id: int
-) -> _Where:
-    where = _Where()
-    where.add("action_id > ?", after_id)
-    if query is not None:
-        where.add("query = ?", query)
-    if kinds:
-        where.add(f"kind IN ({', '.join('?' * len(kinds))})", *kinds)
-    where.add_range(since_s, until_s)
-    return where
-
-
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    # SQLite would take a device such as /dev/null for an empty database.
-    if path.exists() and not path.is_file():
-        raise StoreError(f"{path} is not a file but a directory or a device: use a store path such as penstock.db")
-    return sqlite3.connect(
-        f"{path.as_uri()}?mode={mode}",
-        uri=True,
-        timeout=BUSY_TIMEOUT_S,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-
-
-def _make_durable(connection: sqlite3.Connection, path: Path) -> None:
-    (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if journal != "wal":
-        raise StoreError(f"{path} is on a file system without shared memory files: use a store path on a local disk")
-    connection.execute("PRAGMA synchronous = FULL")
-
-
-def _make_directory(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"the directory {directory} of the store cannot be made ({error.strerror}): "
-            "use a store path in a directory that this user may write to"
-        ) from error
-
-
-@contextmanager
-def _plain_errors(path: Path, remedies: Mapping[int, str]) -> Iterator[None]:
-    """Turn what SQLite and the file system report into a sentence with a remedy."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        # The low byte is the kind of error, the rest its details; Python's own misuse errors have no code.
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        raise StoreError(f"the store {path}: {error}; {remedies.get(code, _OTHER_REMEDY)}") from error
-    except OSError as error:
-        raise StoreError(f"the store {path} cannot be used ({error}): use a store path elsewhere") from error

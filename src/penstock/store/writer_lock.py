@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import stat
 from pathlib import Path
 from weakref import WeakSet
 
 from penstock.errors import StoreError
+
+_LONGEST_HOLDER = 32
+_HOLDER = re.compile(rb"\d*\n?")
 
 _held: WeakSet[WriterLock] = WeakSet()
 
@@ -27,13 +32,21 @@ class WriterLock:
     def __init__(self, store_path: Path) -> None:
         self.path = Path(f"{store_path}.lock")
         try:
-            self._descriptor: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            # A link in its place, planted where others may write, would have the file that it leads to emptied.
+            self._descriptor: int | None = os.open(
+                self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600
+            )
         except OSError as error:
+            if self.path.is_symlink():
+                raise StoreError(
+                    f"{self.path} is a link, and no lock file of Penstock: delete it, or use another store path"
+                ) from error
             raise StoreError(
                 f"cannot write beside the store {store_path}: {self.path} cannot be opened ({error.strerror}); "
                 "use a store path in a directory that this user may write to"
             ) from error
         try:
+            self._require_lock_file()
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._write_holder(f"{os.getpid()}\n")
         except BlockingIOError as error:
@@ -49,7 +62,30 @@ class WriterLock:
                 f"{self.path} cannot be locked ({error.strerror}): use a store path on a local file system with free "
                 "space"
             ) from error
+        except StoreError:
+            self._close()
+            raise
         _held.add(self)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the file that is locked is no longer the one at its path: the next writer would lock another."""
+        if self._descriptor is None:
+            return True
+        try:
+            there = self.path.stat(follow_symlinks=False)
+        except OSError:
+            return True
+        held = os.fstat(self._descriptor)
+        return (there.st_dev, there.st_ino) != (held.st_dev, held.st_ino)
+
+    def _require_lock_file(self) -> None:
+        """Refuse whatever else has that name: it would be emptied."""
+        assert self._descriptor is not None
+        found = os.fstat(self._descriptor)
+        is_file = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+        if not is_file or not _HOLDER.fullmatch(os.pread(self._descriptor, _LONGEST_HOLDER + 1, 0)):
+            raise StoreError(f"{self.path} is no lock file of Penstock: move it away, or use another store path")
 
     def release(self) -> None:
         """Let the next writer in; releasing twice does nothing."""
@@ -64,7 +100,7 @@ class WriterLock:
 
     def _read_holder(self) -> str:
         assert self._descriptor is not None
-        pid = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
+        pid = os.pread(self._descriptor, _LONGEST_HOLDER, 0).decode(errors="replace").strip()
         if pid == str(os.getpid()):
             return f"this process (pid {pid})"
         # The holder writes its id just after it has locked: whoever comes in between finds nothing.

@@ -55,8 +55,15 @@ from penstock.spark.internals.queries import (
     unwrapped,
     writer_query_name,
 )
-from penstock.spark.internals.reports import last_report, reports_after, take_reports_as_text
-from penstock.spark.internals.session import end_session, require_classic_session
+from penstock.spark.internals.reports import (
+    end_connection,
+    last_report,
+    reports_after,
+    take_reports_as_text,
+    thread_connection,
+    unseen_reports,
+)
+from penstock.spark.internals.session import end_session, is_same_session, require_classic_session
 
 __all__ = [
     "MEMBERS",
@@ -72,6 +79,7 @@ __all__ = [
     "call_from_standby",
     "class_name",
     "core_seconds",
+    "end_connection",
     "end_session",
     "engine_cores",
     "execution_of",
@@ -86,6 +94,7 @@ __all__ = [
     "is_micro_batch",
     "is_on_standby",
     "is_planned",
+    "is_same_session",
     "last_report",
     "live_executors",
     "plan_mentions",
@@ -107,8 +116,10 @@ __all__ = [
     "set_read_limit",
     "sources_of",
     "take_reports_as_text",
+    "thread_connection",
     "trigger_of",
     "uncommitted_batch",
+    "unseen_reports",
     "unwrapped",
     "with_minimum",
     "writer_query_name",

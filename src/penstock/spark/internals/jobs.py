@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.spark.internals.handles import context_of
@@ -13,41 +12,42 @@ if TYPE_CHECKING:
     from penstock.spark.internals.handles import JavaObject
 
 
-def core_seconds(spark: SparkSession, group: str, after_job: int) -> tuple[float, int]:
+def core_seconds(spark: SparkSession, group: str, after_job: int) -> tuple[float | None, int]:
     """Seconds that the finished jobs of a group kept cores busy, of those after one; and the last that was counted.
 
-    The jobs of a streaming query are one group, under the id of its run. Spark forgets old jobs and stages
-    (``spark.ui.retainedJobs``, ``retainedStages``); those are left out.
+    The jobs of a streaming query are one group, under the id of its run. Spark forgets the oldest jobs and stages first
+    (``spark.ui.retainedJobs``, ``retainedStages``), and sooner the more other queries run: where any of these may be
+    gone the seconds are not known, and None.
     """
     store = context_of(spark).statusStore()
-    total_s, last = 0.0, after_job
-    for job_id in sorted(spark.sparkContext.statusTracker().getJobIdsForGroup(group)):
+    jobs = sorted(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+    # As long as Spark remembers the last one that was counted, it remembers all that came after it.
+    total_s: float | None = 0.0 if after_job < 0 or after_job in jobs else None
+    last = after_job
+    for job_id in jobs:
         if job_id <= after_job:
             continue
-        busy_s = _job_core_seconds(store, job_id)
-        if busy_s is None:
+        is_done, busy_s = _job_core_seconds(store, job_id)
+        if not is_done:
             break
-        total_s += busy_s
+        total_s = None if total_s is None or busy_s is None else total_s + busy_s
         last = job_id
     return total_s, last
 
 
-def _job_core_seconds(store: JavaObject, job_id: int) -> float | None:
-    """Of one job; None while it runs, nothing for one that Spark has forgotten."""
+def _job_core_seconds(store: JavaObject, job_id: int) -> tuple[bool, float | None]:
+    """Whether one job is done, and its seconds; None where Spark has forgotten it or one of its stages."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - Spark is imported only where it is used
 
     try:
         job = store.job(job_id)
         if str(job.status().toString()) == "RUNNING":
-            return None
+            return False, None
         stages = job.stageIds()
+        attempts = [store.lastStageAttempt(stages.apply(index)) for index in range(stages.size())]
+        return True, sum(attempt.executorRunTime() for attempt in attempts) / 1000.0
     except Py4JJavaError:
-        return 0.0
-    total_s = 0.0
-    for index in range(stages.size()):
-        with suppress(Py4JJavaError):
-            total_s += store.lastStageAttempt(stages.apply(index)).executorRunTime() / 1000.0
-    return total_s
+        return True, None
 
 
 def rows_read(spark: SparkSession, group: str) -> int:

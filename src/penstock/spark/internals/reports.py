@@ -1,8 +1,11 @@
-"""Progress reports as text, as they come and as they are kept."""
+"""Progress reports as text, as they come and as they are kept, and the way back from the JVM that they take."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import secrets
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from penstock.spark.internals.members import LISTENER_CLASS
 
@@ -13,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.spark.internals.handles import JavaObject
+
+
+_CALLED_BY_SPARK = frozenset({"onQueryStarted", "onQueryProgress", "onQueryIdle", "onQueryTerminated"})
+_ID_BYTES = 16
 
 
 class _TextReports:
@@ -41,10 +48,33 @@ class _TextReports:
 
         self._listener.onQueryTerminated(QueryTerminatedEvent.fromJObject(event))
 
-    class Java:
-        """What Py4J wants to know."""
 
-        implements = (LISTENER_CLASS,)
+class _OnlyCallbacks:
+    """What the JVM may call of an object, and nothing else of it.
+
+    The port on which the JVM calls Python takes any method of an object whose id is known, with arguments of the
+    caller's choice: a method that takes a report as text would take a forged one.
+    """
+
+    __slots__ = ("_target",)
+
+    def __init__(self, target: _TextReports) -> None:
+        object.__setattr__(self, "_target", target)
+
+    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - what Py4J asks for
+        if name == "Java":
+            return _Java
+        if name in _CALLED_BY_SPARK:
+            return getattr(object.__getattribute__(self, "_target"), name)
+        if name == "__class__":
+            return _OnlyCallbacks  # Py4J asks whether the object is a collection
+        raise AttributeError(name)
+
+
+class _Java:
+    """What Py4J wants to know."""
+
+    implements = (LISTENER_CLASS,)
 
 
 def take_reports_as_text(listener: StreamingQueryListener, on_progress: Callable[[str], None]) -> None:
@@ -55,8 +85,48 @@ def take_reports_as_text(listener: StreamingQueryListener, on_progress: Callable
     gateway = SparkContext._gateway  # noqa: SLF001 - what this package is for
     assert gateway is not None
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    make_ids_unguessable(gateway.gateway_property.pool)
     wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
-    listener._jlistenerobj = wrapper(_TextReports(listener, on_progress))  # noqa: SLF001 - what this package is for
+    listener._jlistenerobj = wrapper(_OnlyCallbacks(_TextReports(listener, on_progress)))  # noqa: SLF001 - what this package is for
+
+
+def make_ids_unguessable(pool: Any) -> None:  # noqa: ANN401 - Py4J has no types
+    """Give objects that the JVM calls ids that nobody can guess, from now on; Py4J counts them: p0, p1, p2.
+
+    Whoever may connect to a port of loopback reaches the port on which the JVM calls Python, and Spark asks for no
+    password there: the id of the object is the only secret that a caller must have.
+    """
+    if "put" in vars(pool):
+        return
+    counted = pool.put
+
+    def put(python_object: object, force_id: str | None = None) -> str:
+        return str(counted(python_object, force_id or f"p{secrets.token_hex(_ID_BYTES)}"))
+
+    pool.put = put
+
+
+def thread_connection() -> JavaObject | None:
+    """The connection on which the JVM calls this thread; None outside of a call from the JVM."""
+    from pyspark import SparkContext  # noqa: PLC0415 - Spark is imported only where it is used
+
+    client = getattr(SparkContext._gateway, "_gateway_client", None)  # noqa: SLF001 - what this package is for
+    find = getattr(client, "get_thread_connection", None)
+    connection = None if find is None else find()
+    # One that Python opened itself is the thread's own, and is not ours to end.
+    return None if connection is None or connection.initiated_from_client else connection
+
+
+def end_connection(connection: JavaObject | None) -> None:
+    """End a connection whose thread in the JVM is gone, and with it the Python thread that waits at its other end.
+
+    Py4J keeps both for ever: one thread, one connection and one file descriptor for every query that was started.
+    """
+    found = getattr(connection, "socket", None)
+    if found is not None:
+        # Not closed from here: that would wait for the thread that reads from it. Shut down, the thread reads the end.
+        with suppress(OSError):
+            found.shutdown(socket.SHUT_RDWR)
 
 
 def last_report(query: StreamingQuery) -> str | None:
@@ -81,6 +151,23 @@ def reports_after(query: StreamingQuery, batch_id: int | None) -> list[str]:
     found: list[str] = []
     for index in range(len(kept) - 1, -1, -1):
         if int(kept[index].batchId()) <= batch_id:
+            break
+        found.append(str(kept[index].json()))
+    return found[::-1]
+
+
+def unseen_reports(query: StreamingQuery, seen: str) -> list[str]:
+    """Progress reports as JSON, oldest first, of batches that began after a moment as Spark writes it.
+
+    Two calls where nothing is new. The query itself keeps these, before anybody is told of them.
+    """
+    newest = query._jsq.lastProgress()  # noqa: SLF001 - what this package is for
+    if newest is None or str(newest.timestamp()) <= seen:
+        return []
+    kept = query._jsq.recentProgress()  # noqa: SLF001 - what this package is for
+    found: list[str] = []
+    for index in range(len(kept) - 1, -1, -1):
+        if str(kept[index].timestamp()) <= seen:
             break
         found.append(str(kept[index].json()))
     return found[::-1]

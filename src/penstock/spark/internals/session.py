@@ -35,3 +35,13 @@ def end_session(spark: SparkSession) -> None:
     gateway.shutdown()
     process.stdin.close()
     process.wait(timeout=_JVM_ENDS_WITHIN_S)
+
+
+def is_same_session(one: SparkSession, other: SparkSession) -> bool:
+    """Whether two handles are of one session, and so of the same queries."""
+    if one is other:
+        return True
+    try:
+        return bool(one._jsparkSession == other._jsparkSession)  # noqa: SLF001 - what this package is for
+    except Exception:  # noqa: BLE001 - the JVM of one of them is gone, and raises whatever it likes
+        return False
