@@ -61,6 +61,7 @@ whole = st.integers(-(2**63) + 1, 2**63 - 1)
 OF_TYPE: dict[str, st.SearchStrategy[object]] = {
     "QueryName": names | st.just(APPLICATION),
     "str": st.text(max_size=20),
+    "bool": st.booleans(),
     "int": whole,
     "int | None": st.none() | whole,
     "float": finite,
