@@ -18,7 +18,7 @@ from penstock.declaration import read_declaration
 from penstock.errors import InvalidSettingError, UnknownQueryError
 from penstock.loop import Loop
 from penstock.model import APPLICATION, ActionKind, Application, Goal, Mode, QueryName
-from penstock.model.decision import ActuatorOff, Unmanaged
+from penstock.model.decision import ActuatorOff, Hold, Unmanaged
 from penstock.report import LogView, application_status, explain
 from penstock.settings import Settings, load_settings
 from penstock.spark import internals
@@ -29,6 +29,7 @@ from penstock.spark.executor_plant import ExecutorPlant, why_not
 from penstock.spark.executors import ExecutorCollector
 from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
+from penstock.spark.identity import NO_IDENTITY
 from penstock.spark.internals import Ability
 from penstock.spark.listener import Listener
 from penstock.spark.operator import run_operator
@@ -407,6 +408,8 @@ class Penstock:
         )
         watched.is_governed = True
         self.loop.handle(event)
+        if watched.draws_by_chance:
+            self.loop.record([Hold(query=watched.name, cause=cause, reason=NO_IDENTITY)])
         if watched.has_guard and self.mode is Mode.ACT:
             self._answering.introduce(watched, event.answered)
 

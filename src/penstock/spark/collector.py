@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 GUARD_PREFIX = "penstock.guard"
 REQUESTED = f"{GUARD_PREFIX}.requested"
 """Guards in the JVM report what they kept under their names, and what was asked of them under this one, together."""
-BY_CHANCE = ".by chance"
+BY_CHANCE = ".by_chance"
 """In the name of a guard whose rows have no identity: a batch that runs again keeps other rows."""
 UTILITY_BINS = "utilities"
 

@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.errors import InvalidGuardError
-from penstock.spark.collector import GUARD_PREFIX
+from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX
 from penstock.spark.guard import WEIGHT, arrival_s, chance, check_columns, draw_of_row, utility_of
 from penstock.spark.identity import NO_IDENTITY, row_identity
 from penstock.spark.operator_report import PARTITIONS
@@ -59,9 +59,11 @@ class Operator:
     Made by :meth:`penstock.spark.attach.Penstock.operator`.
     """
 
-    def __init__(self, spark: SparkSession, name: str, meaning: str, key_type: T.DataType) -> None:
+    def __init__(
+        self, spark: SparkSession, name: str, meaning: str, key_type: T.DataType, *, by_chance: bool = False
+    ) -> None:
         self.name = name
-        self.observation = f"{GUARD_PREFIX}.operator.{next(_numbers)}"
+        self.observation = f"{GUARD_PREFIX}{BY_CHANCE if by_chance else ''}.operator.{next(_numbers)}"
         # The same after a restart, so that a batch that runs again finds the costs of the first time.
         self.costs_name = f"{name} {zlib.crc32(meaning.encode()):08x}"
         self.sums: Accumulator[NDArray[np.float64]] = spark.sparkContext.accumulator(empty_sketch().cells, SketchSum())
@@ -142,10 +144,11 @@ def run_operator(
     _check(rows, fields, key, strategy, utility, arrival)
     name = getattr(function, "__name__", type(function).__name__)
     found = row_identity(rows, identity)
-    if rows.isStreaming and not found:
+    by_chance = rows.isStreaming and not found
+    if by_chance:
         logger.warning("operator %s: %s", name, NO_IDENTITY)
     meaning = f"{name} {key} {rows.schema.simpleString()} {fields.simpleString()} {strategy}"
-    operator = Operator(rows.sparkSession, name, meaning, rows.schema[key].dataType)
+    operator = Operator(rows.sparkSession, name, meaning, rows.schema[key].dataType, by_chance=by_chance)
     task = OperatorTask(
         function=function,
         name=name,
