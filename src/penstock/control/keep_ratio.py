@@ -211,7 +211,7 @@ class KeepController:
     def _requested(self, ratio: float) -> float:
         """What to request so that a part of the rows is kept."""
         if not self._state.curve.rows:
-            return ratio / self._state.actuation_gain
+            return max(self.keep_floor, ratio / self._state.actuation_gain)
         return self._state.curve.requested_for(min(1.0, ratio / self._state.actuation_gain), self.keep_floor)
 
     def recorded(self, batch_id: int) -> KeepRatio | None:
