@@ -191,7 +191,7 @@ class Loop:
             return True
         same_batch = known.batch_id == decision.batch_id and known.keep_ratio == decision.keep_ratio
         # While everything is kept there is nothing to tell: a batch without a record keeps the ratio of the last one.
-        return not same_batch and not (known.keep_ratio >= 1.0 and decision.keep_ratio >= 1.0)
+        return not same_batch and not (known.everything and decision.everything)
 
     def _apply(self, decision: Decision) -> None:
         if self.mode is not Mode.ACT or not isinstance(decision, ReadLimit | KeepRatio | Executors):

@@ -18,6 +18,7 @@ from penstock.control.shedding import (
     Uniform,
 )
 from penstock.control.shedding.economic import delay_price
+from penstock.control.shedding.queue import QUEUE_STATE_SIZE, keep_rows, keeps_row
 from penstock.errors import InvalidSettingError
 from penstock.estimate.hashing import draw_hashes
 from penstock.estimate.sketch import CostSketch
@@ -365,3 +366,19 @@ def test_negative_utility_is_an_error() -> None:
     rows = Rows(np.zeros(2, np.uint64), np.zeros(2), np.zeros(2), costs_s=np.ones(2), utility=np.array([1.0, -1.0]))
     with pytest.raises(ValueError, match="utility"):
         Semantic(1.0, exact_costs=True).decide(rows)
+
+
+@pytest.mark.parametrize("constraint", list(Constraint))
+@pytest.mark.parametrize("minimum", [0.0, 0.6])
+def test_many_rows_at_once_are_decided_as_one_by_one(constraint: Constraint, minimum: float) -> None:
+    """The fast loop over a batch keeps the rows, and leaves the state, of the decision row by row."""
+    generator = np.random.default_rng(1)
+    arrivals, costs = np.cumsum(generator.exponential(0.004, 2000)), generator.exponential(0.005, 2000)
+    states, windows = np.zeros((2, QUEUE_STATE_SIZE)), np.zeros((2, 64))
+    many = keep_rows(arrivals, costs, 0.0064, int(constraint), minimum, states[0], windows[0])
+    single = [
+        keeps_row(arrival, cost, 0.0064, int(constraint), minimum, states[1], windows[1])
+        for arrival, cost in zip(arrivals, costs, strict=True)
+    ]
+    assert many.tolist() == single
+    assert states[0] == pytest.approx(states[1])

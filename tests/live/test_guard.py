@@ -17,11 +17,16 @@ from pyspark.sql import functions as fn
 
 import penstock.functions as pf
 from live.driver_guarded import FAILING_BATCH, KEEP_RATIO, KILLED_BATCH
-from live.helpers import batches_of, costly, keep_by_property, load_rows, show, wait_for_batches, wait_until
+from live.helpers import batches_of, costly, keep_by_property, load_rows, send, show, wait_for_batches, wait_until
 from penstock import Goal
+from penstock.control.keep_curve import KeepCurve
 from penstock.errors import InvalidGuardError
+from penstock.model.directive import Directive
+from penstock.spark import internals
 from penstock.spark.collector import guard_signal, parse_timestamp_s
+from penstock.spark.directives import LOOPBACK, Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.guard import guard_rows
+from penstock.spark.identity import row_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -250,3 +255,96 @@ def attempts(folder: Path, run: str, batch_id: int) -> dict[tuple[int, int], lis
             partition, attempt = path.name.split("-")[2:]
             found[int(partition), int(attempt)] = [int(word) for word in text.split()]
     return found
+
+
+def test_spark_compiles_nothing_for_another_keep_ratio(stopping: SparkSession) -> None:
+    """Over thirty batches, each with another keep ratio and another moment for late rows, no class is compiled."""
+
+    def answer(question: Question) -> Answer:
+        late_before_s = 1_000.0 + question.batch_id
+        return Answer(Directive(question.batch_id, 0.2 + question.batch_id / 1000, 0.01, late_before_s))
+
+    counted = guard_rows(backlog(stopping, 200)).groupBy("key").agg(fn.count("*"), fn.sum("weight"))
+    with DirectiveServer(answer, host=LOOPBACK) as server:
+        query = counted.writeStream.queryName("compiled").format("noop").outputMode("update").start()
+        send(query, directive_properties(server.endpoint, server.token, None))
+        wait_for_batch(query, 8)
+        first, before = query.lastProgress.batchId, internals.compiled_classes(stopping)  # type: ignore[union-attr]
+        wait_for_batch(query, first + 30)
+        compiled = internals.compiled_classes(stopping) - before
+        query.stop()
+    ratios = {report.keep_ratio for report in reports_of(query, first + 1)}
+    assert len(ratios) >= 29
+    assert compiled == 0
+
+
+def test_a_column_that_merely_is_called_offset_is_no_identity(
+    stopping: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of rows with 24 values of their own offset, half stay of each value; the log says that replay draws anew."""
+    found: dict[int, Any] = {}
+    rows = backlog(stopping, 4800).withColumn("offset", fn.col("offset") % 24)
+    guarded = guard_rows(rows)
+    assert "drawn by chance" in caplog.text
+    counts = [fn.count("*").alias("kept"), fn.countDistinct("offset").alias("values")]
+
+    def count(frame: DataFrame, batch_id: int) -> None:
+        found[batch_id] = frame.agg(*counts).collect()[0]
+
+    query = guarded.writeStream.queryName("called_offset").foreachBatch(count).start()
+    wait_for_batches(query, 1)
+    from_batch = keep_by_property(query, 0.5)
+    wait_for_batch(query, from_batch)
+    query.stop()
+    assert found[from_batch].values == 24
+    assert found[from_batch].kept == pytest.approx(2400, abs=200)
+
+
+def test_identity_is_the_source_s_own_under_any_name_or_what_is_named(stopping: SparkSession) -> None:
+    """Renamed and filtered, the source's offset still tells rows apart; computed, exploded or united it does not."""
+    rows = backlog(stopping, 100)
+    renamed = rows.where("key > 3").select(fn.col("offset").alias("place"), "timestamp", fn.col("key").alias("offset"))
+    assert row_identity(renamed) == ("place",)
+    assert row_identity(rows.withWatermark("timestamp", "1 second")) == ("offset",)
+    assert row_identity(rows.withColumn("offset", fn.col("offset") % 24)) == ()
+    assert row_identity(rows.withColumn("part", fn.explode(fn.array(fn.lit(1), fn.lit(2))))) == ()
+    assert row_identity(rows.union(rows)) == ()
+    assert row_identity(rows.drop("offset")) == ()
+    assert row_identity(rows, "key") == ("key",)
+    assert row_identity(rows, ["key", "value"]) == ("key", "value")
+    with pytest.raises(InvalidGuardError, match="identity column 'client' is not there; name some of: offset"):
+        row_identity(rows, ["client"])
+
+
+def test_kafka_s_identity_is_topic_partition_and_offset(stopping: SparkSession) -> None:
+    """All three or nothing: offsets of one partition are those of another too."""
+    reader = stopping.readStream.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:9")
+    rows = reader.option("subscribe", "clicks").load()
+    assert row_identity(rows.select("value", "topic", "partition", "offset")) == ("topic", "partition", "offset")
+    assert row_identity(rows.select("value", "topic", "offset")) == ()
+
+
+def test_a_utility_may_be_asked_for_more_than_one_and_may_be_null(stopping: SparkSession) -> None:
+    """Asked for 2.5 of an even utility the guard keeps four fifths; rows without a utility stay at the floor."""
+    kept: dict[int, list[Any]] = {}
+    rows = backlog(stopping, 8000).withColumn("worth", (fn.xxhash64("offset") % 1000 + 999) / 1998)
+    rows = rows.withColumn("worth", fn.when(fn.col("offset") % 4 == 0, fn.lit(None)).otherwise(fn.col("worth")))
+    guarded = guard_rows(rows, utility="worth").select("offset", "worth", "weight")
+
+    def take(frame: DataFrame, batch_id: int) -> None:
+        kept[batch_id] = frame.collect()
+
+    query = guarded.writeStream.queryName("worth").foreachBatch(take).start()
+    wait_for_batches(query, 1)
+    whole = query.recentProgress[0].batchId
+    last = query.lastProgress.batchId + 3  # type: ignore[union-attr]
+    send(query, directive_properties("", "", Directive(last, 2.5, 0.1)))
+    wait_for_batch(query, last)
+    query.stop()
+    assert len(kept[whole]) == 8000
+    holes = [row for row in kept[last] if row.worth is None]
+    assert len(holes) == pytest.approx(200, abs=60)
+    assert {row.weight for row in holes} == {10.0}
+    assert len(kept[last]) - len(holes) == pytest.approx(0.8 * 6000, abs=250)
+    curve = KeepCurve().learned(reports_of(query, last)[0].utilities)
+    assert curve.kept(2.5, 0.1) == pytest.approx(len(kept[last]) / 8000, abs=0.06)

@@ -336,16 +336,6 @@ def test_a_result_that_does_not_fit_is_named(result: Any, message: str) -> None:
         run(task(lambda row: result if row["id"] == 5 else double(row)), batch(10))
 
 
-@pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
-def test_a_utility_that_means_nothing_is_refused(wrong: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Null, negative and infinite utilities have no probability."""
-    tell(monkeypatch, 0.5)
-    utility = np.ones(10)
-    utility[4] = wrong
-    with pytest.raises(OperatorError, match="utility is null, negative or not finite"):
-        run(task(strategy="semantic"), batch(10, utility=utility))
-
-
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_late_rows_go_first(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows too old for their goal stay with the keep floor, all others with theirs; weights tell which is which."""
@@ -371,3 +361,16 @@ def test_no_row_is_late_while_everything_is_kept(monkeypatch: pytest.MonkeyPatch
     rows = rows.set_column(rows.schema.get_field_index(ARRIVAL), ARRIVAL, holes)
     tell(monkeypatch, 0.5, late_before_s=1005.0)
     assert run(task(), rows)[1]["late_rows"] == 4
+
+
+def ends_early(row: dict[str, Any]) -> dict[str, Any]:
+    """A function that leaks the end of an iterator."""
+    if row["id"] == 3:
+        return next(iter(()))
+    return {"id": row["id"]}
+
+
+def test_a_function_that_leaks_the_end_of_an_iterator_is_named() -> None:
+    """StopIteration must not pass for the end of the rows: rows behind it would be lost without a word."""
+    with pytest.raises(OperatorError, match="kind = 1: StopIteration"):
+        run(task(ends_early), batch(10))

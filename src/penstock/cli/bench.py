@@ -186,6 +186,28 @@ def overhead(
         typer.echo(f"\n{result.part}: {figures}{wanted}")
 
 
+@app.command("batch-overhead")
+def batch_overhead(
+    rounds: Annotated[int, typer.Option(min=1, max=99, help="How many rounds to run.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Compare small batches of a query with guards with those of the same query without, in turns.
+
+    For example:
+      penstock bench batch-overhead --rounds 3 --json
+    """
+    from penstock.bench.batch_overhead import bench_batch_overhead  # noqa: PLC0415 - imports Spark
+
+    result = bench_batch_overhead(rounds=rounds, say=lambda text: typer.echo(text, err=True))
+    document = result.to_dict()
+    if as_json:
+        print_json(document)
+        return
+    rows = result.rows()
+    print_table(list(rows[0]), [[_cell(value) for value in row.values()] for row in rows])
+    typer.echo(f"\nload average {result.load_average:.1f}")
+
+
 @app.command()
 def kafka(
     name: Annotated[str, typer.Option("--app", help="Application to overload.")] = "knn",

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.control import wording
 from penstock.control.batch_length import kept_rows_per_s, late_part, longest_wait_s
+from penstock.control.keep_curve import KeepCurve
+from penstock.control.lateness import arrival_delay_s, late_before_s, remember_delay
 from penstock.control.priority import KeepBounds
 from penstock.model.decision import KeepRatio
 from penstock.model.evolve import evolve
 
 if TYPE_CHECKING:
     from penstock.estimate.batch_time import BatchTimeModel
-    from penstock.model import BatchSignal, Goal, QueryName
+    from penstock.model import BatchSignal, Goal, GuardSignal, QueryName
     from penstock.settings import SheddingSettings
 
 _BATCHES_TO_KNOW = 6
 """Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
 _GAIN_WEIGHT = 0.5
-_BELOW_ONE = math.nextafter(1.0, 0.0)
-_MIN_GAIN = 0.01
+_MIN_GAIN, _MAX_GAIN = 0.01, 2.0
+_BATCHES_IN_FLIGHT = 4
+"""A report comes when the next batch is planned, or the one after that; twice as many are remembered."""
 _REMEMBERED_ANSWERS = 64
 """Spark runs no batch again but the last ones of a checkpoint; a window this long is far more than it keeps open."""
 
@@ -77,10 +79,17 @@ class KeepChoice:
 
 @dataclass(frozen=True, slots=True)
 class KeepState:
-    """Snapshot of a :class:`KeepController`; ``answers`` are those on record, by batch."""
+    """Snapshot of a :class:`KeepController`; ``answers`` are those on record, by batch.
+
+    ``curve`` is what a guard with a utility keeps of what is requested. ``delays_s`` tell how far the clock of arrival
+    times is behind; ``behind_s`` are seconds of rows that the newest batches left waiting, by batch.
+    """
 
     answers: tuple[KeepRatio, ...] = ()
     actuation_gain: float = 1.0
+    curve: KeepCurve = field(default_factory=KeepCurve)
+    delays_s: tuple[float, ...] = ()
+    behind_s: tuple[tuple[int, float], ...] = ()
     bounds: KeepBounds = field(default_factory=KeepBounds)
 
 
@@ -182,7 +191,8 @@ class KeepController:
 
     A batch that has asked before gets the answer that is on record; so does one of an earlier run, and where none is on
     record, the ratio of the last one that is: a question that nobody answered was held to that. A guard that keeps rows
-    by their utility keeps another part than is requested; the actuation gain, kept over requested, is learned.
+    by their utility keeps another part than is requested: the curve of its utilities is learned, and the actuation
+    gain, kept over what the curve says, for whatever is left.
 
     Parameters
     ----------
@@ -212,7 +222,7 @@ class KeepController:
     def last_ratio(self) -> float:
         """What the newest answered batch keeps of its on-time rows; one before the first."""
         answers = self._state.answers
-        return self.effective(answers[-1].keep_ratio) if answers else 1.0
+        return self.effective(answers[-1]) if answers else 1.0
 
     def snapshot(self) -> KeepState:
         """Everything that the next answer depends on."""
@@ -226,27 +236,49 @@ class KeepController:
         """Keep the ratio within what the engine's other queries leave."""
         self._state = evolve(self._state, bounds=bounds)
 
-    def effective(self, requested: float) -> float:
-        """Part of its rows that a batch keeps when so much is requested."""
-        return 1.0 if requested >= 1.0 else min(1.0, requested * self._state.actuation_gain)
+    def effective(self, answer: KeepRatio) -> float:
+        """Part of its rows that a batch keeps with an answer, late ones aside."""
+        if answer.everything:
+            return 1.0
+        return min(1.0, self._state.curve.kept(answer.keep_ratio, self.keep_floor) * self._state.actuation_gain)
+
+    def _requested(self, ratio: float) -> float:
+        """What to request so that a part of the rows is kept."""
+        if not self._state.curve.rows:
+            return max(self.keep_floor, ratio / self._state.actuation_gain)
+        return self._state.curve.requested_for(min(1.0, ratio / self._state.actuation_gain), self.keep_floor)
 
     def recorded(self, batch_id: int) -> KeepRatio | None:
         """The answer that is on record for a batch."""
         return next((answer for answer in reversed(self._state.answers) if answer.batch_id == batch_id), None)
 
     def learn(self, signal: BatchSignal) -> None:
-        """Learn how much the guard really keeps of what is requested."""
+        """Learn how much the guard really keeps of what is requested, and how old its rows are on arrival."""
         guard = signal.guard
-        if guard is None or guard.keep_ratio >= 1.0:
+        if guard is None:
+            return
+        self._learn_delay(signal, guard)
+        expected = self._state.curve.kept(guard.keep_ratio, self.keep_floor)
+        self._state = evolve(self._state, curve=self._state.curve.learned(guard.utilities))
+        if guard.everything:
             return
         # A batch of nothing but late rows tells nothing of the others.
         kept = guard.processed_ratio if not guard.late_rows else guard.on_time_ratio
         if kept:
-            gain = min(max(kept / guard.keep_ratio, _MIN_GAIN), 1.0)
+            gain = min(max(kept / expected, _MIN_GAIN), _MAX_GAIN)
             known = self._state.actuation_gain
             self._state = evolve(self._state, actuation_gain=known + _GAIN_WEIGHT * (gain - known))
 
-    def correct(self, batch_id: int, used_ratio: float, reason: str) -> KeepRatio:
+    def _learn_delay(self, signal: BatchSignal, guard: GuardSignal) -> None:
+        behind_s = next((value for batch, value in self._state.behind_s if batch == signal.batch_id), None)
+        if guard.newest_arrival_s is None or behind_s is None:
+            return
+        newest_s = guard.newest_arrival_s
+        delay_s = arrival_delay_s(planned_s=signal.started_s, newest_arrival_s=newest_s, behind_s=behind_s)
+        all_late = guard.late_rows >= guard.offered_rows and not signal.lag_rows
+        self._state = evolve(self._state, delays_s=remember_delay(self._state.delays_s, delay_s, all_late=all_late))
+
+    def correct(self, batch_id: int, used_ratio: float, reason: str, *, everything: bool = False) -> KeepRatio:
         """Put on record what a batch really kept to, where that is not what it was told: it must do so again."""
         return self._remember(
             KeepRatio(
@@ -257,6 +289,7 @@ class KeepController:
                 keep_ratio=used_ratio,
                 keep_floor=self.keep_floor,
                 previous_ratio=self._previous(batch_id),
+                everything=everything,
             )
         )
 
@@ -271,7 +304,10 @@ class KeepController:
             return self._unchanged(
                 batch_id, "an earlier run planned it" if is_rerun else "nothing is known of its load"
             )
-        bounds = self._state.bounds
+        bounds, rate = self._state.bounds, load.arrival_rows_per_s
+        if rate > 0:
+            behind_s = (load.batch_id, (load.waiting_rows - load.rows) / rate)
+            self._state = evolve(self._state, behind_s=(*self._state.behind_s, behind_s)[-_BATCHES_IN_FLIGHT:])
         if model.batches < _BATCHES_TO_KNOW:
             choice = KeepChoice(1.0, None, 0.0, predicted_s=model.predict_s(load.rows, load.rows))
         else:
@@ -286,21 +322,19 @@ class KeepController:
         return self._remember(self._decision(load, choice, ratio))
 
     def _decision(self, load: PlannedLoad, choice: KeepChoice, ratio: float) -> KeepRatio:
-        late_before_s = None if choice.late_after_s is None else load.planned_s - choice.late_after_s
-        if self.keep_floor >= 1.0:
-            late_before_s = None  # late rows are kept like all others
-        requested = ratio if ratio >= 1.0 else ratio / self._state.actuation_gain
-        if late_before_s is not None:
-            # One keeps everything, late rows too: a batch that is to drop late rows only is asked for a hair less.
-            requested = min(requested, _BELOW_ONE)
+        moment_s = None
+        if choice.late_after_s is not None and self.keep_floor < 1.0:  # else late rows are kept like all others
+            moment_s = late_before_s(load.planned_s, choice.late_after_s, self._state.delays_s)
+        everything = ratio >= 1.0 and moment_s is None
         return KeepRatio(
             query=self._query,
             cause=f"batch {load.batch_id}",
             reason=wording.keep(load, choice, ratio),
             batch_id=load.batch_id,
-            keep_ratio=requested,
+            keep_ratio=1.0 if everything else self._requested(ratio),
             keep_floor=self.keep_floor,
-            late_before_s=late_before_s,
+            late_before_s=moment_s,
+            everything=everything,
             previous_ratio=self._previous(load.batch_id),
             expected={"kept_ratio": ratio, "batch_duration_s": choice.predicted_s, "demand_rows": load.rows},
         )
@@ -309,6 +343,7 @@ class KeepController:
         """The ratio of the last answer on record before a batch; rows of no known age are not late."""
         before = [answer for answer in self._state.answers if answer.batch_id < batch_id]
         ratio = before[-1].keep_ratio if before else 1.0
+        everything = before[-1].everything if before else True
         return self._remember(
             KeepRatio(
                 query=self._query,
@@ -318,6 +353,7 @@ class KeepController:
                 keep_ratio=ratio,
                 keep_floor=self.keep_floor,
                 previous_ratio=ratio if before else None,
+                everything=everything,
             )
         )
 

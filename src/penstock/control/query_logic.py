@@ -298,7 +298,7 @@ class QueryLogic:
             return []
         why = "its question got no answer" if self._asks else "the property came a batch late"
         reason = f"batch {signal.batch_id} kept to {used:g} where {told:g} was recorded: {why}"
-        correction = self._keep.correct(signal.batch_id, used, reason)
+        correction = self._keep.correct(signal.batch_id, used, reason, everything=signal.guard.everything)
         if not self._asks:
             return [correction]
         return [Fault(query=self._query.name, cause=f"batch {signal.batch_id}", reason=reason), correction]

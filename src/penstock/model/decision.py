@@ -100,7 +100,7 @@ class KeepRatio(Decision):
     batch_id
         The batch.
     keep_ratio
-        Part of its rows that is kept; one or more keeps everything.
+        Part of its rows that is requested; above one where a guard with a utility keeps less than that of its rows.
     keep_floor
         The least that is kept of any row.
     late_before_s
@@ -108,6 +108,8 @@ class KeepRatio(Decision):
         more is kept than the floor; None where no row counts as late.
     previous_ratio
         Of the batch before.
+    everything
+        Every row is kept, whatever its utility or age.
     """
 
     kind: ClassVar[ActionKind] = ActionKind.KEEP_RATIO
@@ -116,6 +118,7 @@ class KeepRatio(Decision):
     keep_floor: float
     late_before_s: float | None = None
     previous_ratio: float | None = None
+    everything: bool = False
 
     @property
     def target(self) -> str:

@@ -27,30 +27,33 @@ class Directive:
     batch_id
         The batch that it was made for.
     keep_ratio
-        Part of its rows that is kept; one or more keeps everything.
+        Part of its rows that is kept. A guard with a utility multiplies it with each row's, so it may exceed one.
     keep_floor
         The least that is kept of any row.
     late_before_s
         Rows that arrived before this moment (seconds since the epoch) are late, and of them no more is kept than the
         floor; None where no row counts as late.
+    everything
+        Every row is kept, late ones and those of no utility too; nothing else is looked at.
 
     Examples
     --------
     >>> directive = Directive(7, keep_ratio=0.4, keep_floor=0.1, late_before_s=1_790_000_000.5)
     >>> directive.to_array(answered=True)
-    [0.4, 0.1, 1790000000.5, 1.0]
+    [0.4, 0.1, 1790000000.5, 1.0, 0.0]
     >>> directive.to_json()
-    '{"batch_id": 7, "keep_ratio": 0.4, "keep_floor": 0.1, "late_before_s": 1790000000.5}'
+    '{"batch_id": 7, "keep_ratio": 0.4, "keep_floor": 0.1, "late_before_s": 1790000000.5, "everything": false}'
     >>> Directive.from_json(directive.to_json()) == directive
     True
     >>> directive.as_fallback(9)
-    Directive(batch_id=9, keep_ratio=0.4, keep_floor=0.1, late_before_s=None)
+    Directive(batch_id=9, keep_ratio=0.4, keep_floor=0.1, late_before_s=None, everything=False)
     """
 
     batch_id: int
     keep_ratio: float = 1.0
     keep_floor: float = 0.0
     late_before_s: float | None = None
+    everything: bool = False
 
     def __post_init__(self) -> None:
         if not self.keep_ratio > 0 or not isfinite(self.keep_ratio):
@@ -67,7 +70,9 @@ class Directive:
     @classmethod
     def from_decision(cls, decision: KeepRatio) -> Directive:
         """The directive that carries a decision out."""
-        return cls(decision.batch_id, decision.keep_ratio, decision.keep_floor, decision.late_before_s)
+        return cls(
+            decision.batch_id, decision.keep_ratio, decision.keep_floor, decision.late_before_s, decision.everything
+        )
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> Directive:
@@ -78,6 +83,7 @@ class Directive:
             keep_ratio=float(values["keep_ratio"]),
             keep_floor=float(values["keep_floor"]),
             late_before_s=None if late_before_s is None else float(late_before_s),
+            everything=values["everything"] is True,
         )
 
     @classmethod
@@ -94,13 +100,13 @@ class Directive:
         return json.dumps(self.to_plain())
 
     def to_array(self, *, answered: bool) -> list[float]:
-        """The directive for a guard: keep ratio, keep floor, moment before which rows are late, whether answered.
+        """The directive for a guard: ratio, floor, moment before which rows are late, answered, everything.
 
         Numbers in an array, because Spark writes a plain number into the code that it compiles, and would compile anew
         for every other number.
         """
         late_before_s = NOTHING_LATE_S if self.late_before_s is None else self.late_before_s
-        return [self.keep_ratio, self.keep_floor, late_before_s, 1.0 if answered else 0.0]
+        return [self.keep_ratio, self.keep_floor, late_before_s, float(answered), float(self.everything)]
 
     def as_fallback(self, batch_id: int) -> Directive:
         """The same for a batch that it was not made for: which of its rows would be late is not known."""

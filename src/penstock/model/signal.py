@@ -56,18 +56,21 @@ class GuardSignal:
     ``keep_ratio`` is what the batch kept to; ``kept_rows`` over ``offered_rows`` what came of it. ``work_ratio`` is the
     part of the work that was kept, where rows are known to differ in cost. ``late_rows`` were too old to be out in
     time; ``on_time_ratio`` is the part of the work of all others that was kept. ``answered`` says whether the batch got
-    an answer when it asked what to keep.
+    an answer when it asked what to keep, ``everything`` whether it was to keep every row. ``utilities`` are pairs of a
+    utility and how many rows of a sample have about that.
     """
 
     offered_rows: int
     kept_rows: int
     keep_ratio: float
     oldest_arrival_s: float | None = None
-    mean_arrival_s: float | None = None
+    newest_arrival_s: float | None = None
     work_ratio: float | None = None
     late_rows: int = 0
     on_time_ratio: float | None = None
     answered: bool = True
+    everything: bool = False
+    utilities: tuple[tuple[float, float], ...] = ()
 
     @property
     def kept_ratio(self) -> float:

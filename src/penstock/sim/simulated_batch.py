@@ -36,12 +36,12 @@ class RunningBatch:
 def kept_parts(run: QueryRun, rows: int, answer: KeepRatio | None) -> tuple[float, float, float]:
     """Where late rows of the next batch end, what is kept of them, and what is kept of the others."""
     first, end = run.taken_rows, run.taken_rows + rows
-    if answer is None or answer.keep_ratio >= 1.0:
+    if answer is None or answer.everything:
         return first, 1.0, 1.0
     cut = first
     if answer.late_before_s is not None and run.query.tells_arrival:
         cut = min(end, max(first, run.source.total(answer.late_before_s)))
-    return cut, answer.keep_floor, answer.keep_ratio * run.query.utility_gain
+    return cut, answer.keep_floor, min(1.0, answer.keep_ratio * run.query.utility_gain)
 
 
 def guard_signal(run: QueryRun, batch: RunningBatch) -> GuardSignal:
@@ -55,6 +55,7 @@ def guard_signal(run: QueryRun, batch: RunningBatch) -> GuardSignal:
         late_rows=late_rows,
         on_time_ratio=batch.on_time_part if late_rows < batch.rows else None,
         answered=batch.answer is not None,
+        everything=batch.answer is None or batch.answer.everything,
     )
 
 

@@ -205,12 +205,13 @@ class Penstock:
         key: str | None = None,
         arrival: str | None = "timestamp",
         utility: str | Column | None = None,
+        identity: str | Sequence[str] | None = None,
     ) -> DataFrame:
         """Mark the place where rows may be dropped when the query's goal cannot be met otherwise.
 
         See :func:`penstock.spark.guard.guard_rows`.
         """
-        return guard_rows(rows, key=key, arrival=arrival, utility=utility)
+        return guard_rows(rows, key=key, arrival=arrival, utility=utility, identity=identity)
 
     def operator(
         self,
@@ -222,6 +223,7 @@ class Penstock:
         strategy: str = "economic",
         utility: str | Column | None = None,
         arrival: str | None = "timestamp",
+        identity: str | Sequence[str] | None = None,
     ) -> DataFrame:
         """Run a Python row function whose cost by key is learned, and shed in front of it when not all rows fit.
 
@@ -229,7 +231,7 @@ class Penstock:
         :func:`penstock.spark.operator.run_operator`.
         """
         result, operator = run_operator(
-            rows, function, schema, key, strategy=strategy, utility=utility, arrival=arrival
+            rows, function, schema, key, strategy=strategy, utility=utility, arrival=arrival, identity=identity
         )
         self.operators.append(operator)
         return result

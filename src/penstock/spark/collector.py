@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 GUARD_PREFIX = "penstock.guard"
 REQUESTED = f"{GUARD_PREFIX}.requested"
 """Guards in the JVM report what they kept under their names, and what was asked of them under this one, together."""
+BY_CHANCE = ".by_chance"
+"""In the name of a guard whose rows have no identity: a batch that runs again keeps other rows."""
+UTILITY_BINS = "utilities"
 
 
 class ProgressCollector:
@@ -105,11 +108,11 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
 
     Examples
     --------
-    >>> rows, requested = {"offered_rows": 10, "kept_rows": 4}, {"keep_ratio": 0.5, "answered": 1.0}
+    >>> rows, requested = {"offered_rows": 10, "kept_rows": 4}, {"directive": [0.5, 0.1, -1e15, 1.0, 0.0]}
     >>> guard = guard_signal({"penstock.guard.1": rows, "penstock.guard.requested": requested})
     >>> guard.kept_ratio, guard.keep_ratio, guard.answered
     (0.4, 0.5, True)
-    >>> operator = [10, 8, 0.5, 1, None, 0, 0, 30.0, 15.0, 0.1, 0, 0, 0, 0]
+    >>> operator = [10, 8, 0.5, 1, 0, None, None, 30.0, 15.0, 0.1, 0, 0, 0, 0]
     >>> guard_signal({"penstock.guard.operator.1": {"partitions": [operator]}}).processed_ratio
     0.5
     >>> late = {"offered_rows": 10, "kept_rows": 4, "late_rows": 4, "kept_late_rows": 1}
@@ -120,27 +123,30 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
     if not guards:
         return None
     offered = sum(int(values["offered_rows"]) for values in guards)
-    oldest = [float(values["oldest_s"]) for values in guards if values.get("oldest_s") is not None]
-    means = [
-        (float(values["mean_s"]), int(values["offered_rows"])) for values in guards if values.get("mean_s") is not None
-    ]
+    oldest, newest = (
+        [float(values[end]) for values in guards if values.get(end) is not None] for end in ("oldest_s", "newest_s")
+    )
     return GuardSignal(
         offered_rows=offered,
         kept_rows=sum(int(values["kept_rows"]) for values in guards),
         keep_ratio=max(float(values["keep_ratio"]) for values in guards),
         oldest_arrival_s=min(oldest, default=None),
-        mean_arrival_s=sum(mean * rows for mean, rows in means) / sum(rows for _, rows in means) if means else None,
+        newest_arrival_s=max(newest, default=None),
         work_ratio=_work_ratio(guards),
         late_rows=sum(int(values.get("late_rows") or 0) for values in guards),
         on_time_ratio=_on_time_ratio(guards),
         answered=all(values["answered"] for values in guards),
+        everything=all(values["everything"] for values in guards),
+        utilities=tuple((each["x"], each["y"]) for values in guards for each in values.get(UTILITY_BINS) or ()),
     )
 
 
 def guard_reports(observed: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """What each guard or operator that saw rows reports of a batch, with what was asked of it."""
     named = {name: values for name, values in observed.items() if name.startswith(GUARD_PREFIX)}
-    requested = {"keep_ratio": 1.0, "answered": 1.0, **named.pop(REQUESTED, {})}
+    directive = named.pop(REQUESTED, {}).get("directive")
+    keep_ratio, _, _, answered, everything = directive or (1.0, 0.0, 0.0, 1.0, 1.0)
+    requested = {"keep_ratio": keep_ratio, "answered": answered, "everything": everything}
     totals = [total_report(values[PARTITIONS]) if PARTITIONS in values else values for values in named.values()]
     # An operator says itself what was asked of it; of a guard it is said once for all.
     return [{**requested, **total} for total in totals if total["offered_rows"]]

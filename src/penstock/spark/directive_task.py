@@ -59,7 +59,7 @@ def directive_of_task(operator: str | None = None) -> TaskDirective:
     query_id, batch_id = read(QUERY_ID_PROPERTY), int(read(BATCH_ID_PROPERTY) or 0)
     if not query_id:
         # A batch frame: nobody governs it.
-        return TaskDirective(Directive(batch_id))
+        return TaskDirective(Directive(batch_id, everything=True))
     question = Question(query_id, read(RUN_ID_PROPERTY) or "", batch_id, operator)
     found = _remembered.get(question)
     if found is None:
@@ -88,4 +88,4 @@ def _fallback(text: str | None, batch_id: int) -> Directive:
             return Directive.from_json(text).as_fallback(batch_id)
         except (ValueError, TypeError, KeyError):
             logger.warning("the directive to fall back on cannot be read, so everything is kept: %.100r", text)
-    return Directive(batch_id)
+    return Directive(batch_id, everything=True)

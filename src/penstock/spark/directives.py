@@ -326,10 +326,10 @@ def directive_properties(endpoint: str, token: str, fallback: Directive | None) 
     Examples
     --------
     >>> for name, value in directive_properties("10.0.0.7:4000", "f00d", Directive(7, keep_ratio=0.5)):
-    ...     print(name, value)
+    ...     print(name, value)  # doctest: +ELLIPSIS
     spark.penstock.directives.token f00d
     spark.penstock.directives.endpoint 10.0.0.7:4000
-    spark.penstock.directives.fallback {"batch_id": 7, "keep_ratio": 0.5, "keep_floor": 0.0, "late_before_s": null}
+    spark.penstock.directives.fallback {"batch_id": 7, "keep_ratio": 0.5, "keep_floor": 0.0, ...}
     """
     # The token first: a task must not find an endpoint that it cannot prove itself to.
     return [

@@ -2,16 +2,19 @@
 
 A subquery of one row asks the driver for the batch's directive (:mod:`penstock.spark.directive_task`) while the batch
 is planned, and Spark hands the answer to the filter: no row leaves the JVM. Which rows are kept is a hash of the row's
-identity, or of a key, against the keep ratio, so that a task or a batch that runs again keeps the same rows again.
+identity (:mod:`penstock.spark.identity`), or of a key, against the keep ratio, so that a task or a batch that runs
+again keeps the same rows again.
 
 The answer is an array. Spark writes plain numbers into the Java text that it generates, and would compile it anew for
 every other number; an array it passes by. For the same reason there is no clock in the plan: which rows are late is
-told by a moment in the array, not by their age.
+told by a moment in the array, not by their age. The subquery stands in the plan once: Spark optimises and plans every
+mention of it for itself, in every batch.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -20,19 +23,29 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
 from penstock.errors import InvalidGuardError
-from penstock.spark.collector import GUARD_PREFIX, REQUESTED
+from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, REQUESTED, UTILITY_BINS
 from penstock.spark.directive_task import directive_of_task
+from penstock.spark.identity import NO_IDENTITY, UNHASHABLE, row_identity
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame, SparkSession
+
+logger = logging.getLogger("penstock")
 
 WEIGHT = "weight"
 _DRAW_SEED = 20_077
-_CHANCE = "__penstock_chance"
-_KAFKA_IDENTITY = ("topic", "partition", "offset")
-_LOAD_IDENTITY = ("offset",)
-_UNHASHABLE = (T.MapType, T.VariantType)
+_OWN = _CHANCE, _DIRECTIVE, _DRAW, _LATE, _RATIO, _UTILITY = tuple(
+    f"__penstock_{name}" for name in ("chance", "directive", "draw", "late", "ratio", "utility")
+)
 _SMALLEST_RATIO = 1e-6
+_LARGEST_UTILITY = 1e100
+_UTILITY_BINS = 32
+_DRAW_BLOCKS = 2.0**20
+_UTILITY_SAMPLE = 16
+"""One row in so many tells its utility: a batch of a thousand rows shows sixty, enough for a curve to the nearest
+tenth, and the others pay next to nothing."""
 _numbers = itertools.count(1)
 _requested: WeakKeyDictionary[SparkSession, Column] = WeakKeyDictionary()
 
@@ -43,6 +56,7 @@ def guard_rows(
     key: str | None = None,
     arrival: str | None = "timestamp",
     utility: str | Column | None = None,
+    identity: str | Sequence[str] | None = None,
 ) -> DataFrame:
     """Let rows be dropped here, and give those that stay the weight of those that went.
 
@@ -56,13 +70,17 @@ def guard_rows(
         A stream; a batch frame is given back with weights of one.
     key
         Column whose values are kept or dropped as a whole. Guards with the same key type keep the same values, so both
-        sides of a join stay matched. Without it each row is drawn for itself, by its identity where it has one (Kafka's
-        topic, partition and offset; the load source's offset) and else by chance.
+        sides of a join stay matched. Without it each row is drawn for itself.
     arrival
         Timestamp column that says when a row arrived; None where there is none. While rows must go, those that are too
         old to be out in time go first, unless there is a key.
     utility
-        Column or expression from 0 to 1: rows are kept with a probability in proportion to it.
+        Column or expression from 0 to 1: rows are kept with a probability in proportion to it. Null, not a number and
+        negative count as zero: such rows are kept at the floor that the minimum accuracy sets.
+    identity
+        Columns that together tell every row from all others, and are the same when the row is read again. They are not
+        needed behind Kafka and the load source, which number their rows. Without any, rows are drawn by chance, and a
+        batch that runs again keeps other rows.
 
     Raises
     ------
@@ -70,44 +88,59 @@ def guard_rows(
         A column that is not there, or not of a kind that serves.
     """
     check_columns(rows, key, arrival)
+    found = row_identity(rows, identity)
     if not rows.isStreaming:
         return rows.withColumn(WEIGHT, F.lit(1.0))
-    name = f"{GUARD_PREFIX}.{next(_numbers)}"
-    identified = rows if key is not None or _identity(rows) else rows.withColumn(_CHANCE, F.rand(_DRAW_SEED))
-    decision = _decide(identified, key, arrival, utility)
-    # Spark counts outside of its compiled loop. Right behind the source there is none that would be broken up, so the
-    # counts come first and the columns that the decision needs are worked out in either place: it is cheaper so.
-    observed = identified.observe(name, *_observations(decision, arrival))
-    return observed.where(decision.kept).withColumn(WEIGHT, 1.0 / decision.keep_ratio).drop(_CHANCE)
+    is_by_chance = key is None and not found
+    if is_by_chance:
+        logger.warning("guard: %s", NO_IDENTITY)
+    name = f"{GUARD_PREFIX}{BY_CHANCE if is_by_chance else ''}.{next(_numbers)}"
+    decided = _decided(rows, key, arrival, utility, found)
+    # Spark counts outside of its compiled loop, and nothing is moved past the counts: so what is decided below them is
+    # decided once, and both the counts and the filter above them read it.
+    observed = decided.observe(name, *_observations(arrival, utility))
+    return observed.where(F.col(WEIGHT).isNotNull()).drop(*_OWN)
 
 
 @dataclass(frozen=True, slots=True)
-class _Decision:
-    """What becomes of a row, as columns."""
+class _Asked:
+    """The fields of the directive of the batch, as columns (:meth:`~penstock.model.directive.Directive.to_array`)."""
 
     keep_ratio: Column
-    kept: Column
-    late: Column
+    keep_floor: Column
+    late_before_s: Column
+    everything: Column
 
 
-def _decide(rows: DataFrame, key: str | None, arrival: str | None, utility: str | Column | None) -> _Decision:
-    requested = requested_values(rows.sparkSession)
-    keep_ratio, keep_floor, late_before_s = requested[0], requested[1], requested[2]
-    everything = keep_ratio >= 1.0
+def _decided(
+    rows: DataFrame, key: str | None, arrival: str | None, utility: str | Column | None, identity: tuple[str, ...]
+) -> DataFrame:
+    """The rows with the weight of those that stay, null for those that go, and whether they are late."""
+    array = F.col(_DIRECTIVE)
+    asked = _Asked(array[0], array[1], array[2], array[4] > 0)
+    late = F.lit(False)
     # Rows of one key must all have the same ratio, or the two sides of a join would not match. And while everything is
     # kept no row is asked for its arrival.
-    late = F.lit(False)
     if arrival is not None and key is None:
-        late = (keep_ratio < 1.0) & F.coalesce(arrival_s(arrival) < late_before_s, F.lit(False))
-    ratio = keep_ratio if utility is None else keep_ratio * utility_of(rows, utility).cast("double")
-    # Asked for one or more, everything is kept; otherwise no row with less than the floor, and late ones with just
-    # that.
-    floor = F.greatest(keep_floor, F.lit(_SMALLEST_RATIO))
-    wanted = F.when(late, floor).otherwise(F.greatest(floor, ratio))
-    row_ratio = F.when(everything, F.lit(1.0)).otherwise(F.least(F.lit(1.0), wanted))
+        late = ~asked.everything & F.coalesce(arrival_s(arrival) < asked.late_before_s, F.lit(False))
+    ratio = asked.keep_ratio if utility is None else asked.keep_ratio * F.col(_UTILITY)
+    # No row with less than the floor, and late ones with just that.
+    floor = F.greatest(asked.keep_floor, F.lit(_SMALLEST_RATIO))
+    wanted = F.when(F.col(_LATE), floor).otherwise(F.least(F.lit(1.0), F.greatest(floor, ratio)))
     # While everything is kept nothing is hashed; but a null key must not wait for the first overload to be found.
-    surely = everything if key is None else everything & F.col(key).isNotNull()
-    return _Decision(row_ratio, surely | (draw_of_row(rows, key) < row_ratio), late)
+    surely = asked.everything if key is None else asked.everything & F.col(key).isNotNull()
+    draw = draw_of_row(rows, key, identity)
+    columns = {_LATE: late, _RATIO: F.when(asked.everything, F.lit(1.0)).otherwise(wanted)}
+    if utility is not None:
+        columns = {_UTILITY: utility_of(rows, utility), _DRAW: draw, **columns}
+        draw = F.col(_DRAW)
+    columns[WEIGHT] = F.when(surely | (draw < F.col(_RATIO)), 1.0 / F.col(_RATIO))
+    # Chance is drawn in a step of its own: an expression that draws cannot stand inside another that is counted.
+    decided = rows if key is not None or identity else rows.withColumn(_CHANCE, F.rand(_DRAW_SEED))
+    decided = decided.withColumn(_DIRECTIVE, requested_values(rows.sparkSession))
+    for name, column in columns.items():
+        decided = decided.withColumn(name, column)
+    return decided
 
 
 def requested_values(spark: SparkSession) -> Column:
@@ -129,10 +162,8 @@ def _requested_subquery(spark: SparkSession) -> Column:
         return found.directive.to_array(answered=found.answered)
 
     # Unless it is said to be nondeterministic Spark runs it once, when the query is optimised, and never again.
-    array = F.col("directive")
     found = spark.range(0, 1, 1, 1).select(ask_driver.asNondeterministic()("id").alias("directive"))
-    reported = (F.max(array[0]).alias("keep_ratio"), F.min(array[3]).alias("answered"))
-    return found.observe(REQUESTED, *reported).scalar()
+    return found.observe(REQUESTED, F.max("directive").alias("directive")).scalar()
 
 
 def arrival_s(arrival: str) -> Column:
@@ -140,47 +171,58 @@ def arrival_s(arrival: str) -> Column:
     return F.col(arrival).cast("timestamp").cast("double")
 
 
-def draw_of_row(rows: DataFrame, key: str | None = None) -> Column:
-    """A number from 0 to 1 for each row, always the same for the same row or key."""
+def draw_of_row(rows: DataFrame, key: str | None = None, identity: Sequence[str] = ()) -> Column:
+    """A number from 0 to 1 for each row, always the same for the same row or key; by chance without identity."""
     if key is not None:
         remedy = f"guard key {key!r} is null: fill it (coalesce) or filter those rows before the guard"
         present = F.when(F.col(key).isNull(), F.raise_error(F.lit(remedy)).cast(rows.schema[key].dataType))
         return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), present.otherwise(F.col(key))))
-    identity = _identity(rows)
     if identity:
         return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), *(F.col(name) for name in identity)))
-    return F.col(_CHANCE) if _CHANCE in rows.columns else F.rand(_DRAW_SEED)
+    return F.col(_CHANCE)
 
 
-def _identity(rows: DataFrame) -> tuple[str, ...]:
-    """Columns that tell each row from all others; none where there are none."""
-    columns = set(rows.columns)
-    return next((names for names in (_KAFKA_IDENTITY, _LOAD_IDENTITY) if set(names) <= columns), ())
+def chance() -> Column:
+    """A number from 0 to 1, drawn anew whenever a row is read."""
+    return F.rand(_DRAW_SEED)
 
 
 def _unit_interval(bits: Column) -> Column:
     return F.shiftrightunsigned(bits, 11) * F.lit(2.0**-53)
 
 
-def _observations(decision: _Decision, arrival: str | None) -> list[Column]:
+def _observations(arrival: str | None, utility: str | Column | None) -> list[Column]:
+    is_kept = F.col(WEIGHT).isNotNull()
     observations = [
         F.count(F.lit(1)).alias("offered_rows"),
-        F.count_if(decision.kept).alias("kept_rows"),
-        F.count_if(decision.late).alias("late_rows"),
-        F.count_if(decision.late & decision.kept).alias("kept_late_rows"),
+        F.count(WEIGHT).alias("kept_rows"),
+        F.count_if(F.col(_LATE)).alias("late_rows"),
+        F.count_if(F.col(_LATE) & is_kept).alias("kept_late_rows"),
     ]
     if arrival is not None:
-        arrived = F.col(arrival).cast("timestamp")
-        mean_s = F.avg(F.unix_micros(arrived)) * F.lit(1e-6)
-        observations += [F.min(arrived).cast("double").alias("oldest_s"), mean_s.alias("mean_s")]
+        ends = {"oldest_s": F.min(arrival), "newest_s": F.max(arrival)}
+        observations += [end.cast("timestamp").cast("double").alias(name) for name, end in ends.items()]
+    if utility is not None:
+        # Any digits but the first: which rows tell must not depend on which are kept.
+        tells = F.col(_DRAW) * _DRAW_BLOCKS % 1.0 < 1.0 / _UTILITY_SAMPLE
+        told = F.when(tells, F.least(F.col(_UTILITY), F.lit(1.0)))
+        observations.append(F.histogram_numeric(told, F.lit(_UTILITY_BINS)).alias(UTILITY_BINS))
     return observations
 
 
 def utility_of(rows: DataFrame, utility: str | Column) -> Column:
-    """A utility as a column: the name of one, an expression in SQL, or a column already."""
-    if not isinstance(utility, str):
-        return utility
-    return F.col(utility) if utility in rows.columns else F.expr(utility)
+    """A utility as numbers: the name of a column, an expression in SQL, or a column already.
+
+    A row without one, or with one that means nothing, is worth nothing: an error would end a query at its first
+    overload, the moment in which it is needed most.
+    """
+    column = utility
+    if isinstance(utility, str):
+        column = F.col(utility) if utility in rows.columns else F.expr(utility)
+    number = column.cast("double")  # type: ignore[union-attr]
+    return F.when(number.isNull() | F.isnan(number) | (number < 0), F.lit(0.0)).otherwise(
+        F.least(number, F.lit(_LARGEST_UTILITY))
+    )
 
 
 def check_columns(rows: DataFrame, key: str | None, arrival: str | None, *, place: str = "guard") -> None:
@@ -197,7 +239,7 @@ def check_columns(rows: DataFrame, key: str | None, arrival: str | None, *, plac
     if key is not None:
         if key not in rows.columns:
             raise InvalidGuardError(f"{place} key {key!r} is not there; name one of: {columns}")
-        if isinstance(rows.schema[key].dataType, _UNHASHABLE):
+        if isinstance(rows.schema[key].dataType, UNHASHABLE):
             kind = rows.schema[key].dataType.simpleString()
             raise InvalidGuardError(
                 f"{place} key {key!r} is of type {kind}, which cannot be hashed: use a simple column"

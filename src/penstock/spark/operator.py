@@ -9,6 +9,7 @@ gives the result to the tasks of later batches together with their directives (:
 from __future__ import annotations
 
 import itertools
+import logging
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,9 @@ from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.errors import InvalidGuardError
-from penstock.spark.collector import GUARD_PREFIX
-from penstock.spark.guard import WEIGHT, arrival_s, check_columns, draw_of_row, utility_of
+from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX
+from penstock.spark.guard import WEIGHT, arrival_s, chance, check_columns, draw_of_row, utility_of
+from penstock.spark.identity import NO_IDENTITY, row_identity
 from penstock.spark.operator_report import PARTITIONS
 from penstock.spark.operator_shares import STRATEGIES, empty_sketch
 from penstock.spark.operator_worker import (
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
     from penstock.spark.operator_worker import Row
 
+logger = logging.getLogger("penstock")
+
 _KEY_SEED = 60_317
 _MEMORY_ROWS = 200_000.0
 _KEY_TYPES = (T.IntegralType, T.StringType, T.BinaryType, T.BooleanType, T.DateType)
@@ -55,11 +59,13 @@ class Operator:
     Made by :meth:`penstock.spark.attach.Penstock.operator`.
     """
 
-    def __init__(self, spark: SparkSession, name: str, identity: str, key_type: T.DataType) -> None:
+    def __init__(
+        self, spark: SparkSession, name: str, meaning: str, key_type: T.DataType, *, by_chance: bool = False
+    ) -> None:
         self.name = name
-        self.observation = f"{GUARD_PREFIX}.operator.{next(_numbers)}"
+        self.observation = f"{GUARD_PREFIX}{BY_CHANCE if by_chance else ''}.operator.{next(_numbers)}"
         # The same after a restart, so that a batch that runs again finds the costs of the first time.
-        self.costs_name = f"{name} {zlib.crc32(identity.encode()):08x}"
+        self.costs_name = f"{name} {zlib.crc32(meaning.encode()):08x}"
         self.sums: Accumulator[NDArray[np.float64]] = spark.sparkContext.accumulator(empty_sketch().cells, SketchSum())
         self._spark = spark
         self._key_type = key_type
@@ -104,6 +110,7 @@ def run_operator(
     strategy: str = "economic",
     utility: str | Column | None = None,
     arrival: str | None = "timestamp",
+    identity: str | Sequence[str] | None = None,
 ) -> tuple[DataFrame, Operator]:
     """Run a row function that learns what its rows cost, and sheds in front of it.
 
@@ -121,9 +128,12 @@ def run_operator(
         Who goes when not all fit: ``uniform``, ``economic``, ``semantic`` or ``las``
         (:mod:`penstock.spark.operator_shares`).
     utility
-        Column or expression, zero or more: what a row is worth, for ``economic`` and ``semantic``.
+        Column or expression, zero or more: what a row is worth, for ``economic`` and ``semantic``. Null, not a number
+        and negative count as zero.
     arrival
         Timestamp column that says when a row arrived, for its age; None where there is none.
+    identity
+        Columns that together tell every row from all others, as for a guard (:func:`~penstock.spark.guard.guard_rows`).
 
     Raises
     ------
@@ -133,8 +143,12 @@ def run_operator(
     fields = _fields(schema)
     _check(rows, fields, key, strategy, utility, arrival)
     name = getattr(function, "__name__", type(function).__name__)
-    identity = f"{name} {key} {rows.schema.simpleString()} {fields.simpleString()} {strategy}"
-    operator = Operator(rows.sparkSession, name, identity, rows.schema[key].dataType)
+    found = row_identity(rows, identity)
+    by_chance = rows.isStreaming and not found
+    if by_chance:
+        logger.warning("operator %s: %s", name, NO_IDENTITY)
+    meaning = f"{name} {key} {rows.schema.simpleString()} {fields.simpleString()} {strategy}"
+    operator = Operator(rows.sparkSession, name, meaning, rows.schema[key].dataType, by_chance=by_chance)
     task = OperatorTask(
         function=function,
         name=name,
@@ -145,11 +159,11 @@ def run_operator(
         costs_name=operator.costs_name,
         learned=operator.sums,
     )
-    hidden = {KEY: key_hash(key), DRAW: draw_of_row(rows)}
+    hidden = {KEY: key_hash(key), DRAW: draw_of_row(rows, identity=found) if found else chance()}
     if arrival is not None:
         hidden[ARRIVAL] = arrival_s(arrival)
     if utility is not None:
-        hidden[UTILITY] = utility_of(rows, utility).cast("double")
+        hidden[UTILITY] = utility_of(rows, utility)
     # The last row of each partition has nulls in every column, whatever the user's schema promises.
     reported = T.StructType([T.StructField(entry.name, entry.dataType) for entry in fields])
     reported = reported.add(WEIGHT, T.DoubleType()).add(REPORT, T.ArrayType(T.DoubleType()))

@@ -123,8 +123,6 @@ def decide(
     While rows must go, late ones stay with the keep floor; the strategy decides on all others.
     """
     count = rows.keys.size
-    if keep_ratio >= 1.0 or count == 0:
-        return Decision(np.ones(count, np.bool_), np.ones(count), drawn=True)
     if late is None or not late.any():
         return _on_time(strategy, rows, sketch, keep_ratio, keep_floor)
     least = max(keep_floor, _SMALLEST_LATE_RATIO)
@@ -136,8 +134,8 @@ def decide(
 
 def _on_time(strategy: str, rows: Rows, sketch: CostSketch | None, keep_ratio: float, keep_floor: float) -> Decision:
     count = rows.keys.size
-    if count == 0:
-        return Decision(np.ones(0, np.bool_), np.ones(0), drawn=True)
+    if count == 0 or keep_ratio >= 1.0:
+        return Decision(np.ones(count, np.bool_), np.ones(count), drawn=True)
     if strategy == "las" and sketch is not None:
         return _by_queue(rows, sketch, keep_ratio, keep_floor)
     if strategy in ("economic", "semantic"):

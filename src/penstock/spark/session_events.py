@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.control.events import BatchFinished, GoalChanged, QueryEnded, QueryStarted, WarmStart
 from penstock.errors import StoreError
 from penstock.model import APPLICATION, Mode, QueryName
-from penstock.model.decision import Unmanaged
+from penstock.model.decision import Hold, Unmanaged
 from penstock.spark import internals
 from penstock.spark.collector import parse_progress
 from penstock.spark.executors import ExecutorCollector
+from penstock.spark.identity import NO_IDENTITY
 from penstock.spark.internals import Ability
 from penstock.spark.warm_start import answers_on_record, warm_start
 
@@ -224,7 +225,10 @@ class SessionEvents:
             self._loop.handle(event)
             if self._loop.logic.query(watched.name) is None:
                 watched.is_governed = False  # the hold on the session ended in between
-            elif watched.has_guard and self._loop.mode is Mode.ACT:
+                return
+            if watched.draws_by_chance:
+                self._loop.record([Hold(query=watched.name, cause=cause, reason=NO_IDENTITY)])
+            if watched.has_guard and self._loop.mode is Mode.ACT:
                 self._answering.introduce(watched, event.answered)
 
     def _memory(self, watched: WatchedQuery, goal: Goal) -> tuple[WarmStart, tuple[KeepRatio, ...]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.estimate.arrival import ArrivalRate
 from penstock.model import Metric, QuerySpec, SeriesPoint
 from penstock.spark import internals
-from penstock.spark.collector import GUARD_PREFIX, ProgressCollector, parse_progress
+from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, ProgressCollector, parse_progress
 from penstock.spark.directives import TIMEOUT_PROPERTY, directive_properties
 from penstock.spark.internals import Ability
 from penstock.spark.sources import build_limit, describe_sources
@@ -43,6 +43,7 @@ class WatchedQuery:
         self.query_id = str(query.id)
         self.sources: tuple[LiveSource, ...] = ()
         self.has_guard = False
+        self.draws_by_chance = False
         self.is_governed = False
         self.uncommitted_batch: int | None = None
         self.answers: dict[tuple[int, str | None], Answer] = {}
@@ -87,6 +88,7 @@ class WatchedQuery:
         self._describe_sources(execution)
         _, self._interval_s = internals.trigger_of(execution)
         self.has_guard = internals.plan_mentions(execution, GUARD_PREFIX) and Ability.CHANNEL not in self._missing
+        self.draws_by_chance = self.has_guard and internals.plan_mentions(execution, f"{GUARD_PREFIX}{BY_CHANCE}")
         if starting and Ability.PLANNED not in self._missing:
             self.uncommitted_batch = internals.uncommitted_batch(execution)
         return QuerySpec(self.name, tuple(source.spec for source in self.sources), self._interval_s)

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 OFFERED, KEPT = 0, 1
 """First two places of every strategy's state."""
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 
 
 @compiled
 def must_keep(state: NDArray[np.float64], minimum: float) -> bool:
     """Tell whether dropping the next row would leave too few."""
-    return bool(state[KEPT] < minimum * (state[OFFERED] + 1.0) - _ROUNDING)
+    return bool(state[KEPT] < minimum * (state[OFFERED] + 1.0) - ROUNDING)
 
 
 @compiled

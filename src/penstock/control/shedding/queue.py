@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.control.shedding.accuracy import count_row, must_keep
+from penstock.control.shedding.accuracy import KEPT, OFFERED, ROUNDING, count_row, must_keep
 from penstock.control.shedding.base import Decision, Rows, Shedder, Snapshot, kept_share
-from penstock.control.shedding.check import Constraint, breaks_promise, count_wait
+from penstock.control.shedding.check import AVERAGE, WAIT_SUM, WAITS, WINDOW, Constraint, breaks_promise, count_wait
 from penstock.errors import InvalidSettingError
 from penstock.estimate.compiled import compiled
 
@@ -59,10 +59,31 @@ def keep_rows(
     state: NDArray[np.float64],
     window: NDArray[np.float64],
 ) -> NDArray[np.bool_]:
-    """Decide on many rows."""
+    """Decide on many rows, as :func:`keeps_row` does on one."""
     keep = np.empty(arrivals.size, np.bool_)
+    if constraint == WINDOW:
+        for index in range(arrivals.size):
+            keep[index] = keeps_row(arrivals[index], costs[index], threshold, constraint, minimum, state, window)
+        return keep
+    # The state stays in registers: every row needs that of the row before, and would wait for it to come from memory.
+    offered, kept, busy_until = state[OFFERED], state[KEPT], state[BUSY_UNTIL]
+    wait_sum, waits = state[WAIT_SUM], state[WAITS]
+    is_average = constraint == AVERAGE
     for index in range(arrivals.size):
-        keep[index] = keeps_row(arrivals[index], costs[index], threshold, constraint, minimum, state, window)
+        arrival = arrivals[index]
+        wait = max(busy_until - arrival, 0.0)
+        breaks = wait > threshold
+        if is_average:
+            breaks &= wait_sum + wait > threshold * (waits + 1.0)
+        stays = (kept < minimum * (offered + 1.0) - ROUNDING) | (not breaks)
+        keep[index] = stays
+        busy_until = max(busy_until, arrival) + costs[index] if stays else busy_until
+        wait_sum += wait if stays else 0.0
+        waits += 1.0 if stays else 0.0
+        kept += 1.0 if stays else 0.0
+        offered += 1.0
+    state[OFFERED], state[KEPT], state[BUSY_UNTIL] = offered, kept, busy_until
+    state[WAIT_SUM], state[WAITS] = wait_sum, waits
     return keep
 
 

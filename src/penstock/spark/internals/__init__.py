@@ -38,6 +38,7 @@ from penstock.spark.internals.limits import (
     with_minimum,
 )
 from penstock.spark.internals.members import MEMBERS, Ability, Member, probe
+from penstock.spark.internals.plans import SourceRows, compiled_classes, source_rows
 from penstock.spark.internals.queries import (
     RunningBatch,
     SourceOffsets,
@@ -75,9 +76,11 @@ __all__ = [
     "Member",
     "RunningBatch",
     "SourceOffsets",
+    "SourceRows",
     "byte_limit",
     "call_from_standby",
     "class_name",
+    "compiled_classes",
     "core_seconds",
     "end_connection",
     "end_session",
@@ -114,6 +117,7 @@ __all__ = [
     "running_batch",
     "send_to_tasks",
     "set_read_limit",
+    "source_rows",
     "sources_of",
     "take_reports_as_text",
     "thread_connection",

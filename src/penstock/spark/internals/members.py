@@ -28,6 +28,8 @@ _LISTENER_WRAPPER_CLASS = "org.apache.spark.sql.streaming.PythonStreamingQueryLi
 _BACKEND_CLASS = "org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend"
 _DECOMMISSION_INFO_CLASS = "org.apache.spark.scheduler.ExecutorDecommissionInfo"
 _BATCH_CONTEXT_CLASS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecutionContext"
+_RELATION_CLASS = "org.apache.spark.sql.catalyst.streaming.StreamingRelationV2"
+_CODEGEN_METRICS_CLASS = "org.apache.spark.metrics.source.CodegenMetrics"
 
 
 class Ability(StrEnum):
@@ -43,6 +45,8 @@ class Ability(StrEnum):
     SCALING = "executors added and removed while queries run"
     STANDBY = "executors kept warm without work"
     PLANNED = "what waited when the running batch was planned"
+    IDENTITY = "rows told apart by their source"
+    COMPILED = "count of compiled classes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.PLANNED, (_BATCH_CONTEXT_CLASS,), "latestOffsets"),
     Member(Ability.PLANNED, _EXECUTION_CLASSES, "offsetLog"),
     Member(Ability.PLANNED, _EXECUTION_CLASSES, "commitLog"),
+    Member(Ability.IDENTITY, (_RELATION_CLASS,), "sourceName"),
+    Member(Ability.COMPILED, (_CODEGEN_METRICS_CLASS,), "METRIC_COMPILATION_TIME"),
 )
 
 

@@ -1,0 +1,102 @@
+"""What a batch is asked to keep where a guard goes by utility, and where rows are old on arrival."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.control.keep_ratio import KeepController, PlannedLoad
+from penstock.estimate.batch_time import BatchTimeModel
+from penstock.model import BatchSignal, Goal, GuardSignal, QueryName, SourceSignal
+from penstock.settings import SheddingSettings
+
+QUERY = QueryName("clicks")
+EVEN_UTILITIES = tuple(((place + 0.5) / 50, 20.0) for place in range(50))
+RATE_ROWS_PER_S = 13_000.0
+"""Rows cost 100 us: 1.3 times what fits."""
+
+
+def model() -> BatchTimeModel:
+    """Rows that cost 90 us to process and 10 us to read, known exactly."""
+    found = BatchTimeModel()
+    for read, kept in ((1_000, 1_000), (10_000, 10_000), (30_000, 3_000), (10_000, 1_000)) * 9:
+        found.update(read, kept, 0.2 + read * 10e-6 + kept * 90e-6)
+    return found
+
+
+def controller() -> KeepController:
+    """A goal of five seconds that leaves at least a twentieth."""
+    return KeepController(QUERY, Goal(latency="5 seconds", minimum_accuracy=0.05), SheddingSettings())
+
+
+def load(batch_id: int, seconds_waiting: float = 2.0) -> PlannedLoad:
+    """A batch of all that has arrived in so many seconds, planned every two seconds."""
+    rows = RATE_ROWS_PER_S * seconds_waiting
+    return PlannedLoad(
+        batch_id, 100.0 + 2 * batch_id, rows, rows, RATE_ROWS_PER_S, seconds_waiting, batch_s=2.0, tells_arrival=True
+    )
+
+
+def signal(batch_id: int, guard: GuardSignal) -> BatchSignal:
+    """A batch that left nothing behind."""
+    source = SourceSignal(0, guard.offered_rows, float(guard.offered_rows), lag_rows=0.0)
+    return BatchSignal(QUERY, batch_id, 100.0 + 2 * batch_id, 2.0, guard.offered_rows, (source,), guard=guard)
+
+
+def kept_by_utility(requested: float, floor: float = 0.05) -> float:
+    """What a guard keeps whose rows are worth anything from 0 to 1."""
+    return sum(min(1.0, max(floor, requested * utility)) for utility, _ in EVEN_UTILITIES) / len(EVEN_UTILITIES)
+
+
+def test_a_guard_with_a_utility_is_asked_for_more_than_one_and_does_not_flip() -> None:
+    """At 1.3 times the capacity every batch keeps the same part from the first on, and none is told to keep all."""
+    keep, cost = controller(), model()
+    calm = GuardSignal(20_000, 20_000, 1.0, everything=True, utilities=EVEN_UTILITIES)
+    keep.learn(signal(0, calm))
+    wanted, kept = [], []
+    for batch_id in range(1, 20):
+        answer = keep.answer(load(batch_id, 2.6), batch_id, cost, late_ratio=0.015, is_rerun=False)
+        assert not answer.everything
+        part = kept_by_utility(answer.keep_ratio)
+        wanted.append(answer.expected["kept_ratio"])
+        kept.append(part)
+        rows = round(RATE_ROWS_PER_S * 2.6)
+        guard = GuardSignal(rows, round(rows * part), answer.keep_ratio, utilities=EVEN_UTILITIES)
+        keep.learn(signal(batch_id, guard))
+        assert keep.last_ratio == pytest.approx(part, abs=0.03)
+    assert max(answered for answered in wanted) < 0.6
+    assert kept == pytest.approx(wanted, abs=0.03)
+
+
+def test_what_keeps_all_says_so() -> None:
+    """A batch that fits keeps everything by its flag, and one that drops late rows only has none."""
+    keep = controller()
+    assert keep.answer(load(1, 0.5), 1, model(), late_ratio=0.015, is_rerun=False).everything
+    assert not keep.answer(load(2, 3.5), 2, model(), late_ratio=0.015, is_rerun=False).everything
+
+
+@pytest.mark.parametrize("delay_s", [-2.0, 0.0, 3.0])
+def test_age_counts_from_the_newest_arrival(delay_s: float) -> None:
+    """A producer's clock that is 3 s behind, or 2 s ahead, moves the moment before which rows are late by just that."""
+    cuts = []
+    for offset_s in (0.0, delay_s):
+        keep, cost = controller(), model()
+        for batch_id in range(1, 4):
+            keep.answer(load(batch_id, 0.5), batch_id, cost, late_ratio=0.015, is_rerun=False)
+            newest_s = 100.0 + 2 * batch_id - offset_s
+            keep.learn(signal(batch_id, GuardSignal(6_500, 6_500, 1.0, 90.0, newest_s, everything=True)))
+        cuts.append(keep.answer(load(4, 3.5), 4, cost, late_ratio=0.015, is_rerun=False).late_before_s)
+    assert None not in cuts
+    assert cuts[0] - cuts[1] == pytest.approx(delay_s)  # type: ignore[operator]
+
+
+def test_where_all_is_late_though_nothing_waits_late_rows_do_not_go_first() -> None:
+    """A clock that is set back by a minute makes every row late once; the next batch counts from the new clock."""
+    keep, cost = controller(), model()
+    for batch_id, offset_s in ((1, 0.0), (2, 60.0)):
+        answer = keep.answer(load(batch_id, 3.5), batch_id, cost, late_ratio=0.015, is_rerun=False)
+        newest_s = 100.0 + 2 * batch_id - offset_s
+        late_rows = 45_500 if batch_id == 2 else 0
+        keep.learn(signal(batch_id, GuardSignal(45_500, 2_275, answer.keep_ratio, 40.0, newest_s, late_rows=late_rows)))
+    answer = keep.answer(load(3, 3.5), 3, cost, late_ratio=0.015, is_rerun=False)
+    assert answer.late_before_s is not None
+    assert answer.late_before_s < 106.0 - 60.0
