@@ -153,7 +153,7 @@ MISTAKES = {
         "[executors]\n[zzz]\n",
         (
             "line 2: there is no section [zzz]: known: queries, executors, admission, shedding, store, observe, "
-            "scaling, directives, graph"
+            "scaling, directives, repay, graph"
         ),
     ),
     "key outside a section": (
@@ -553,3 +553,14 @@ def test_sections_and_queries_that_come_and_go() -> None:
         f"penstock.toml, line 8: writes of query 'clicks' changed from [] to [\"topic:parsed\"]; it {later}",
         f"penstock.toml, line 15: section [executors] is new; it {later}",
     ]
+
+
+def test_repay_is_when_idle_or_never(tmp_path: Path) -> None:
+    """The key is read, and anything else is refused with its line."""
+    path = tmp_path / "penstock.toml"
+    path.write_text('[queries.clicks]\nrepay = "when idle"\n[queries.views]\n', encoding="utf-8")
+    queries = read_declaration(path).application.queries
+    assert {name: query.repay for name, query in queries.items()} == {"clicks": "when idle", "views": "never"}
+    path.write_text('[queries.clicks]\nrepay = "always"\n', encoding="utf-8")
+    with pytest.raises(InvalidDeclarationError, match=r'line 2: .* write one of "never", "when idle"'):
+        read_declaration(path)

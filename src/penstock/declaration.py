@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from penstock.errors import InvalidDeclarationError, InvalidGoalError, InvalidSettingError
-from penstock.model.application import Application, ExecutorsDeclaration, QueryDeclaration, way_back
+from penstock.model.application import (
+    REPAY_CHOICES,
+    REPAY_NEVER,
+    Application,
+    ExecutorsDeclaration,
+    QueryDeclaration,
+    way_back,
+)
 from penstock.model.executors import ExecutorBounds
 from penstock.model.goal import MAX_PRIORITY, MIN_PRIORITY, Goal
 from penstock.model.query import QueryName
@@ -38,7 +45,8 @@ _GOAL_KEYS = {
     "weight": "a number above zero",
 }
 _STREAM_KEYS = ("reads", "writes")
-_QUERY_KEYS = (*_GOAL_KEYS, *_STREAM_KEYS)
+_REPAY = "repay"
+_QUERY_KEYS = (*_GOAL_KEYS, *_STREAM_KEYS, _REPAY)
 _COUNT_KEYS = ("minimum", "maximum", "first", "standby")
 _BUDGET = "budget_executor_hours_per_day"
 _EXECUTORS_KEYS = (*_COUNT_KEYS, "policy", _BUDGET)
@@ -368,7 +376,13 @@ class _Reader:
         if both is not None:
             problem = f"query {name!r} reads and writes {both!r}"
             self._refuse((*path, "writes"), problem, "let it write to another stream")
-        return QueryDeclaration(goal, reads, writes)
+        return QueryDeclaration(goal, reads, writes, self._repay(name, content.get(_REPAY, REPAY_NEVER)))
+
+    def _repay(self, name: str, value: object) -> str:
+        if value not in REPAY_CHOICES:
+            remedy = f"write one of {', '.join(map(json.dumps, REPAY_CHOICES))}"
+            self._refuse(("queries", name, _REPAY), f"{_REPAY} of query {name!r} is {_described(value)}", remedy)
+        return str(value)
 
     def _goal_value(self, name: str, key: str, value: object) -> Any:  # noqa: ANN401 - as wide as the fields of a goal
         path = ("queries", name, key)
@@ -504,7 +518,7 @@ def _stream_changes(old: Declaration, new: Declaration) -> Iterator[str]:
     before, after = old.application.queries, new.application.queries
     for name, query in after.items():
         known = before.get(name, QueryDeclaration())
-        changed = [key for key in _STREAM_KEYS if getattr(query, key) != getattr(known, key)]
+        changed = [key for key in (*_STREAM_KEYS, _REPAY) if getattr(query, key) != getattr(known, key)]
         for key in changed:
             was, now = (json.dumps(getattr(each, key), ensure_ascii=False) for each in (known, query))
             change = f"{key} of query {str(name)!r} changed from {was} to {now}"

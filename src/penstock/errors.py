@@ -14,6 +14,7 @@
     ├── UnsupportedSessionError   a session that cannot be governed, such as Spark Connect
     ├── UnsupportedSparkError     a version of PySpark that Penstock was not tried on
     ├── AlreadyAttachedError      a session that is attached to already
+    ├── RepayError                dropped rows that cannot be had again as they were
     ├── StoreError                the action log cannot be opened, written or understood
     ├── EnvironmentCheckError     Java, Python or memory is not what Spark needs
     ├── MissingExtraError         a package that only some parts need, with the command that installs it
@@ -112,6 +113,10 @@ class UnsupportedSparkError(PenstockError, ImportError):
 
 class AlreadyAttachedError(PenstockError, RuntimeError):
     """The session has a hold on it already; two would each take the other's limits for the query's own."""
+
+
+class RepayError(PenstockError):
+    """Rows that were dropped and cannot be had again as they were, with what to do instead."""
 
 
 class StoreError(PenstockError):

@@ -164,6 +164,20 @@ class DirectiveSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RepaySettings:
+    """What is kept of batches that shed, so that what they dropped can be processed later."""
+
+    keep_days: float = _option(
+        7.0, "Age at which a batch that shed and is not repaid is given up; as long as sources keep rows.",
+        unit="days", low=0.01, high=3650,
+    )  # fmt: skip
+    idle_below: float = _option(
+        0.5, "Part of the time that arriving rows may take where a query repays when idle: half leaves a core of two.",
+        unit="ratio", low=0, high=1,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class GraphSettings:
     """How queries that read what others write are planned together."""
 
@@ -189,6 +203,7 @@ class Settings:
     observe: ObserveSettings = field(default_factory=ObserveSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
     directives: DirectiveSettings = field(default_factory=DirectiveSettings)
+    repay: RepaySettings = field(default_factory=RepaySettings)
     graph: GraphSettings = field(default_factory=GraphSettings)
 
     def __post_init__(self) -> None:

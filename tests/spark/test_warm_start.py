@@ -6,10 +6,9 @@ import pytest
 
 from penstock.control.events import WarmStart
 from penstock.estimate.batch_time import BatchTimeModel
-from penstock.model import APPLICATION, Goal, Metric, Mode, QueryName, SeriesPoint
-from penstock.model.decision import Govern, KeepRatio, to_action
+from penstock.model import APPLICATION, Goal, Metric, QueryName, SeriesPoint
 from penstock.settings import AdmissionSettings
-from penstock.spark.warm_start import answers_on_record, executor_times, warm_start
+from penstock.spark.warm_start import executor_times, warm_start
 from penstock.store import MemoryStore
 
 QUERY = QueryName("clicks")
@@ -70,36 +69,3 @@ def test_times_of_executors_are_the_newest_on_record() -> None:
     outcomes = executor_times(store).outcomes
     assert outcomes.starts.observed_s == tuple(float(number) for number in range(8, 40))
     assert outcomes.releases.observed_s == (2.0,)
-
-
-def test_answers_are_those_of_the_same_query_id() -> None:
-    """A new checkpoint under an old name numbers its batches anew: the old answers are not for them."""
-    store = MemoryStore()
-
-    def govern(query_id: str) -> None:
-        started = Govern(query=QUERY, cause="start", reason="because", query_id=query_id)
-        store.append(to_action(started), time_s=1.0, mode=Mode.ACT)
-
-    def tell(batch_id: int, ratio: float, mode: Mode = Mode.ACT) -> None:
-        answer = KeepRatio(
-            query=QUERY, cause="test", reason="because", batch_id=batch_id, keep_ratio=ratio, keep_floor=0.1
-        )
-        store.append(to_action(answer), time_s=1.0, mode=mode)
-
-    def answers(query_id: str) -> dict[int, float]:
-        return {each.batch_id: each.keep_ratio for each in answers_on_record(store, QUERY, query_id)}
-
-    govern("B")
-    tell(2, 0.25)
-    govern("A")
-    tell(4, 0.5)
-    tell(5, 0.6, Mode.OBSERVE)
-    govern("A")
-    tell(9, 0.75)
-    tell(9, 0.8)
-    assert answers("A") == {4: 0.5, 9: 0.8}
-    assert answers("B") == {}
-    for batch_id in range(10, 400):
-        tell(batch_id, 0.3)
-    assert max(answers("A")) == 399, "a long storm fills the window that is read"
-    assert answers("B") == {}

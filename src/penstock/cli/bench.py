@@ -382,3 +382,33 @@ def fanout(
             f"{mode}: {values} weighted rows/s" + ("" if mode == ACES else f"; ACES {result.gain_over(mode):+.1%}")
         )
     typer.echo(f"{result.load_rows_per_s:,.0f} rows/s of load: {'met' if result.is_met else 'missed'}")
+
+
+@app.command()
+def repay(
+    seconds: Annotated[float, typer.Option(min=10, max=36_000, help="Seconds of overload.")] = 600.0,
+    times: Annotated[float, typer.Option(min=1.1, max=20, help="Load in multiples of the capacity.")] = 3.0,
+    goal: Annotated[float, typer.Option(min=1, max=600, help="Latency goal in seconds.")] = 5.0,
+    kill: Annotated[
+        bool, typer.Option(help="Kill the query, and later the repayment, with kill -9 in the middle; run them again.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Overload a query on Kafka, repay what it dropped, and count every row against a run that shed nothing.
+
+    Repaying takes about twice as long as the overload.
+
+    For example:
+      penstock bench repay --seconds 60
+      penstock bench repay --no-kill --json
+    """
+    from penstock.bench.repay import bench_repay  # noqa: PLC0415 - imports Spark
+
+    result = bench_repay(
+        seconds=seconds, times=times, goal_s=goal, kill=kill, say=lambda text: typer.echo(text, err=True)
+    )
+    if as_json:
+        print_json(result.to_dict())
+        return
+    print_table(["figure", "value"], [[name, f"{value}"] for name, value in result.to_dict().items()])
+    typer.echo("\nmet" if result.is_met else "\nmissed")

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+REPAY_NEVER, REPAY_WHEN_IDLE = "never", "when idle"
+REPAY_CHOICES = (REPAY_NEVER, REPAY_WHEN_IDLE)
+
+
 @dataclass(frozen=True, slots=True)
 class QueryDeclaration:
-    """One query: its goal, and the streams that it reads and writes, by name (``"topic:clicks"``)."""
+    """One query: its goal, the streams that it reads and writes, by name (``"topic:clicks"``), and when it repays."""
 
     goal: Goal = field(default_factory=Goal)
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    repay: str = REPAY_NEVER
 
 
 @dataclass(frozen=True, slots=True)

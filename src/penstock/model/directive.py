@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import InvalidGoalError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from penstock.model.decision import KeepRatio
 
@@ -75,6 +75,25 @@ class Directive:
         )
 
     @classmethod
+    def from_array(cls, batch_id: int, values: Sequence[float]) -> Directive:
+        """Read what :meth:`to_array` gave, as guards report it with their batch.
+
+        Examples
+        --------
+        >>> directive = Directive(7, keep_ratio=0.4, keep_floor=0.1)
+        >>> Directive.from_array(7, directive.to_array(answered=False)) == directive
+        True
+        """
+        keep_ratio, keep_floor, late_before_s, _, everything = (float(value) for value in values)
+        moment_s = None if late_before_s <= NOTHING_LATE_S else late_before_s
+        return cls(batch_id, keep_ratio, keep_floor, moment_s, everything=everything > 0)
+
+    @property
+    def sheds(self) -> bool:
+        """Whether rows may be dropped by it."""
+        return not self.everything
+
+    @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> Directive:
         """Read what :meth:`to_plain` gave; ValueError, TypeError or KeyError for anything else."""
         late_before_s = values["late_before_s"]
@@ -110,4 +129,6 @@ class Directive:
 
     def as_fallback(self, batch_id: int) -> Directive:
         """The same for a batch that it was not made for: which of its rows would be late is not known."""
+        if batch_id == self.batch_id:
+            return self
         return replace(self, batch_id=batch_id, late_before_s=None)

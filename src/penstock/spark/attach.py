@@ -12,7 +12,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.control.application import ApplicationLogic
 from penstock.control.events import GoalChanged
@@ -20,6 +20,7 @@ from penstock.declaration import read_declaration
 from penstock.errors import AlreadyAttachedError, InvalidSettingError, UnknownQueryError
 from penstock.loop import Loop
 from penstock.model import Application, Goal, Mode, QueryName
+from penstock.model.application import REPAY_WHEN_IDLE
 from penstock.model.decision import ActuatorOff
 from penstock.report import LogView, application_status, explain
 from penstock.settings import Settings, load_settings
@@ -29,9 +30,11 @@ from penstock.spark.declared import DeclaredFile
 from penstock.spark.executor_plant import ExecutorPlant, why_not
 from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
+from penstock.spark.idle_repay import IdleRepayer, has_room
 from penstock.spark.listener import Listener
 from penstock.spark.operator import run_operator
 from penstock.spark.plant import SparkPlant
+from penstock.spark.repay import Repay, checkpoint_of
 from penstock.spark.session_events import SessionEvents
 from penstock.spark.warm_start import executor_times
 from penstock.store import SqliteStore, forget_old
@@ -157,7 +160,9 @@ class Penstock:
             # What cannot be applied must not be decided, or the log would tell of sizes that never come.
             application = replace(application, executors=None)
         executors = None if application.executors is None else ExecutorPlant(spark)
+        self._idle_repay = IdleRepayer(spark)
         self.plant = SparkPlant(spark, self.missing, executors=executors, more_events=self._look_around)
+        self.plant.repay_days = settings.repay.keep_days
         logic = ApplicationLogic(
             application, settings, enforced=self.mode is Mode.ACT, policy=policy, learned=executor_times(store)
         )
@@ -279,6 +284,7 @@ class Penstock:
         with ExitStack() as after:
             after.callback(self.store.close)
             after.callback(_let_hold_go, self)
+            after.callback(self._idle_repay.close)
             after.callback(self._answering.close)
             after.callback(self.events.close)
             after.callback(self.loop.release_all, "detach", "Penstock lets go of the session")
@@ -286,6 +292,48 @@ class Penstock:
                 self._spark.streams.removeListener(self._listener)
             except Exception as error:  # noqa: BLE001 - a JVM that is gone has no listeners to remove
                 logger.warning("the listener could not be removed (%s); the JVM of the session may be gone", error)
+
+    def repay(
+        self,
+        query: str,
+        *,
+        since: str | float | None = None,
+        until: str | float | None = None,
+        checkpoint: str | None = None,
+        rows: Callable[[DataFrame], DataFrame] | None = None,
+        utility: Column | None = None,
+        options: Mapping[str, str] | None = None,
+        partial: bool = False,
+    ) -> Repay:
+        """What a query dropped while it shed, batch by batch, to be processed now.
+
+        The query need not run. ``checkpoint`` is needed only where neither this session nor the store knows the query.
+        See :class:`penstock.spark.repay.Repay`.
+        """
+        watched = self.plant.find(query)
+        if checkpoint is None:
+            is_known = watched is not None and watched.record is not None
+            found = internals.checkpoint_root(watched.execution) if watched is not None and is_known else None
+            checkpoint = found or checkpoint_of(self.store, query)
+        return Repay(
+            self._spark, checkpoint, since=since, until=until, rows=rows, utility=utility, options=options,
+            partial=partial,
+        )  # fmt: skip
+
+    def on_repay(self, query: str, function: Callable[[DataFrame, int], Any], **how: Any) -> None:  # noqa: ANN401 - as for repay
+        """Say what becomes of rows that a query dropped: called with them, and their batch, when there is room.
+
+        Takes hold where the query is declared with ``repay = "when idle"``. ``how`` is as for :meth:`repay`.
+        """
+        name = QueryName(query)
+        declared = self.loop.logic.application.queries.get(name)
+        if declared is None or declared.repay != REPAY_WHEN_IDLE:
+            raise InvalidSettingError(
+                f"queries.{query}.repay",
+                None if declared is None else declared.repay,
+                f"write {REPAY_WHEN_IDLE!r} there",
+            )
+        self._idle_repay.take_on(name, lambda: self.repay(query, **how), function)
 
     def status(self) -> ApplicationStatus:
         """Every query's state in words, with the figures behind it."""
@@ -323,6 +371,10 @@ class Penstock:
         """What is looked at once a cycle beside the executors."""
         now_s = time.time()
         self.events.look()
+        logic = self.loop.logic
+        governed = [query for query in map(logic.query, logic.governed) if query is not None]
+        if has_room(governed, self.settings.repay.idle_below):
+            self._idle_repay.look()
         if now_s - self._deleted_s > _DELETE_EVERY_S:
             self._deleted_s = now_s
             forget_old(self.store, self.settings.store, now_s=now_s)

@@ -23,14 +23,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
 from penstock.errors import InvalidGuardError
+from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, REQUESTED, UTILITY_BINS
 from penstock.spark.directive_task import directive_of_task
+from penstock.spark.guard_spec import GuardSpec, SourceReading
 from penstock.spark.identity import NO_IDENTITY, UNHASHABLE, row_identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from penstock.model.directive import Directive
 
 logger = logging.getLogger("penstock")
 
@@ -95,11 +99,49 @@ def guard_rows(
     if is_by_chance:
         logger.warning("guard: %s", NO_IDENTITY)
     name = f"{GUARD_PREFIX}{BY_CHANCE if is_by_chance else ''}.{next(_numbers)}"
-    decided = _decided(rows, key, arrival, utility, found)
+    requested = requested_values(rows.sparkSession)
+    decided = decide(rows, requested, key=key, arrival=arrival, utility=utility, identity=found)
+    guard_spec.book.specs[name] = _spec(rows, key, arrival, utility, found)
     # Spark counts outside of its compiled loop, and nothing is moved past the counts: so what is decided below them is
     # decided once, and both the counts and the filter above them read it.
     observed = decided.observe(name, *_observations(arrival, utility))
     return observed.where(F.col(WEIGHT).isNotNull()).drop(*_OWN)
+
+
+def dropped_rows(
+    rows: DataFrame,
+    told: Directive,
+    *,
+    key: str | None,
+    arrival: str | None,
+    utility: str | Column | None,
+    identity: tuple[str, ...],
+) -> DataFrame:
+    """Those of some rows that a guard dropped when it was told so; without a weight, as nobody stands for others."""
+    array = F.array(*(F.lit(value) for value in told.to_array(answered=True)))
+    decided = decide(rows, array, key=key, arrival=arrival, utility=utility, identity=identity)
+    return decided.where(F.col(WEIGHT).isNull()).drop(*_OWN, WEIGHT)
+
+
+def seed() -> int:
+    """What the draw is seeded with: a batch drawn with another cannot be drawn again."""
+    return _DRAW_SEED
+
+
+def _spec(
+    rows: DataFrame, key: str | None, arrival: str | None, utility: str | Column | None, identity: tuple[str, ...]
+) -> GuardSpec:
+    source, is_at_source = internals.source_of(rows)
+    return GuardSpec(
+        seed=_DRAW_SEED,
+        identity=identity,
+        key=key,
+        arrival=arrival,
+        utility=utility if isinstance(utility, str) else None,
+        has_utility=utility is not None,
+        source=None if source is None else SourceReading.of(source.name, source.options, source.schema_json),
+        is_at_source=is_at_source,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +154,20 @@ class _Asked:
     everything: Column
 
 
-def _decided(
-    rows: DataFrame, key: str | None, arrival: str | None, utility: str | Column | None, identity: tuple[str, ...]
+def decide(
+    rows: DataFrame,
+    requested: Column,
+    *,
+    key: str | None,
+    arrival: str | None,
+    utility: str | Column | None,
+    identity: tuple[str, ...],
 ) -> DataFrame:
-    """The rows with the weight of those that stay, null for those that go, and whether they are late."""
+    """The rows with the weight of those that stay, null for those that go, and whether they are late.
+
+    ``requested`` is what the running batch asked for (:func:`requested_values`), or what an earlier one was told: the
+    same directive always decides the same, unless rows have no identity.
+    """
     array = F.col(_DIRECTIVE)
     asked = _Asked(array[0], array[1], array[2], array[4] > 0)
     late = F.lit(False)
@@ -137,7 +189,7 @@ def _decided(
     columns[WEIGHT] = F.when(surely | (draw < F.col(_RATIO)), 1.0 / F.col(_RATIO))
     # Chance is drawn in a step of its own: an expression that draws cannot stand inside another that is counted.
     decided = rows if key is not None or identity else rows.withColumn(_CHANCE, F.rand(_DRAW_SEED))
-    decided = decided.withColumn(_DIRECTIVE, requested_values(rows.sparkSession))
+    decided = decided.withColumn(_DIRECTIVE, requested)
     for name, column in columns.items():
         decided = decided.withColumn(name, column)
     return decided

@@ -19,6 +19,7 @@ from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from penstock.errors import InvalidGuardError
+from penstock.spark import guard_spec
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX
 from penstock.spark.guard import WEIGHT, arrival_s, chance, check_columns, draw_of_row, utility_of
 from penstock.spark.identity import NO_IDENTITY, row_identity
@@ -169,6 +170,7 @@ def run_operator(
     reported = reported.add(WEIGHT, T.DoubleType()).add(REPORT, T.ArrayType(T.DoubleType()))
     result = rows.withColumns(hidden).mapInArrow(task.run, reported)
     if rows.isStreaming:
+        guard_spec.book.operators[operator.observation] = f"{name} ({strategy})"
         # Of all rows only the last of each partition has one.
         result = result.observe(operator.observation, F.collect_list(REPORT).alias(PARTITIONS))
     return result.where(F.col(REPORT).isNull()).drop(REPORT), operator

@@ -48,6 +48,8 @@ class SparkPlant:
     ) -> None:
         self.executors = executors
         self.endpoint, self.token, self.timeout_s = "", "", 0.5
+        self.missing = missing
+        self.repay_days = 7.0
         self._spark, self._missing, self._more_events = spark, missing, more_events
         self._queries: dict[str, WatchedQuery] = {}
         self._lock = threading.Lock()
@@ -59,6 +61,7 @@ class SparkPlant:
     def watch(self, query: StreamingQuery) -> WatchedQuery:
         """Watch a query from now on; a second run from the same checkpoint takes the place of the first."""
         watched = WatchedQuery(self._spark, query, QueryName(query.name or str(query.id)), self._missing)
+        watched.repay_days = self.repay_days
         with self._lock:
             known = self._queries.get(str(query.id))
             if known is not None and known.query.runId == query.runId:

@@ -18,7 +18,8 @@ from penstock.spark.collector import parse_progress
 from penstock.spark.executors import ExecutorCollector
 from penstock.spark.identity import NO_IDENTITY
 from penstock.spark.internals import Ability
-from penstock.spark.warm_start import answers_on_record, warm_start
+from penstock.spark.repay import remember_checkpoint
+from penstock.spark.warm_start import warm_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from penstock.loop import Loop
     from penstock.model import Goal, SeriesPoint
-    from penstock.model.decision import KeepRatio
     from penstock.settings import Settings
     from penstock.spark.answers import Answering
     from penstock.spark.plant import SparkPlant
@@ -82,6 +82,7 @@ class SessionEvents:
             watched.called_on(internals.thread_connection())
             goal = self.goals.get(name)
             if goal is None:
+                self._answering.replay(watched)
                 return
             if Ability.FIRST_BATCH in self._missing:
                 # Nobody can plan the query early, and to wait for its plan here, on its own thread, would be for ever:
@@ -176,6 +177,7 @@ class SessionEvents:
         logic = self._loop.logic
         needs_cores = watched.is_governed and (len(logic.governed) > 1 or logic.application.has_graph)
         self._answering.learn(progress)
+        self._answering.confirm(watched, progress)
         if watched.is_governed:
             self._loop.handle(BatchFinished(signal, watched.core_seconds() if needs_cores else None))
             self._answering.tell_ahead(watched, signal)
@@ -202,7 +204,7 @@ class SessionEvents:
             self._late_goals[watched.query_id] = goal
             return
         spec = watched.describe(starting=starting)
-        remembered, answered = self._memory(watched, goal)
+        remembered, answered = self._memory(watched, goal), self._answering.told_before(watched, starting=starting)
         event = QueryStarted(
             spec,
             goal,
@@ -231,14 +233,16 @@ class SessionEvents:
             if watched.has_guard and self._loop.mode is Mode.ACT:
                 self._answering.introduce(watched, event.answered)
 
-    def _memory(self, watched: WatchedQuery, goal: Goal) -> tuple[WarmStart, tuple[KeepRatio, ...]]:
+    def _memory(self, watched: WatchedQuery, goal: Goal) -> WarmStart:
         """What is on record of earlier runs; nothing where the store cannot be read: the query starts without it."""
         try:
-            remembered = warm_start(self._loop.store, watched.name, goal, self._settings.admission, time.time())
-            return remembered, answers_on_record(self._loop.store, watched.name, watched.query_id)
+            if watched.record is not None:
+                root = internals.checkpoint_root(watched.execution)
+                remember_checkpoint(self._loop.store, watched.query_id, root)
+            return warm_start(self._loop.store, watched.name, goal, self._settings.admission, time.time())
         except StoreError as error:
             logger.warning("%s starts without what is on record of it (%s)", watched.name, error)
-            return WarmStart(), ()
+            return WarmStart()
 
     def _unmanageable(self, watched: WatchedQuery) -> str | None:
         if Ability.READ_LIMIT in self._missing:

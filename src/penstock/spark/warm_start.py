@@ -1,4 +1,4 @@
-"""What earlier runs taught of a query and of executors, and what they told the query's batches, from the store."""
+"""What earlier runs taught of a query and of executors, from the store."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from penstock.control.scaling_tier import ScalingTierState
 from penstock.control.target import target_batch_s
 from penstock.estimate.batch_time import BatchTimeModel
 from penstock.estimate.service_time import ServiceTimeState
-from penstock.model import APPLICATION, ActionKind, Metric, Mode
-from penstock.model.decision import Govern, KeepRatio, from_action
+from penstock.model import APPLICATION, Metric
 
 if TYPE_CHECKING:
     from penstock.estimate.batch_time import BatchTimeState
@@ -25,8 +24,6 @@ _BATCHES = 20
 _BATCHES_TO_TRUST = 8
 _DOUBT = 0.25
 _EXECUTORS_REMEMBERED = 32
-_ANSWERS_READ = 256
-"""Spark runs nothing again but the last batches of a checkpoint."""
 
 
 def warm_start(store: Store, query: QueryName, goal: Goal, settings: AdmissionSettings, now_s: float) -> WarmStart:
@@ -71,30 +68,3 @@ def executor_times(store: Store) -> ScalingTierState:
 
     starts, releases = of(Metric.EXECUTOR_START_S), of(Metric.EXECUTOR_RELEASE_S)
     return ScalingTierState(outcomes=OutcomeState(starts=starts, releases=releases))
-
-
-def answers_on_record(store: Store, query: QueryName, query_id: str) -> tuple[KeepRatio, ...]:
-    """What earlier runs of a query told its newest batches.
-
-    A query keeps its id as long as it keeps its checkpoint. Records under the same name but another id are those of
-    another query, whose batch numbers mean other batches.
-    """
-    newest = store.actions(query=query, kinds=(ActionKind.GOVERN,), last=1)
-    kinds = (ActionKind.GOVERN, ActionKind.KEEP_RATIO)
-    window = store.actions(query=query, kinds=kinds, last=_ANSWERS_READ)
-    has_start = any(record.action.kind is ActionKind.GOVERN for record in window)
-    # A long storm fills the window: its records belong to the last start, wherever that is.
-    is_same = not has_start and bool(newest) and newest[0].action.details.get("query_id") == query_id
-    found: dict[int, KeepRatio] = {}
-    for record in window:
-        if not record.action.details:
-            # Written before the log held the fields of decisions: what it told is not known exactly.
-            continue
-        decision = from_action(record.action)
-        if isinstance(decision, Govern):
-            is_same = decision.query_id == query_id
-            if not is_same:
-                found.clear()
-        elif isinstance(decision, KeepRatio) and is_same and record.mode is Mode.ACT:
-            found[decision.batch_id] = decision
-    return tuple(found[batch_id] for batch_id in sorted(found))

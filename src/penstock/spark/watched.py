@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.estimate.arrival import ArrivalRate
 from penstock.model import Metric, QuerySpec, SeriesPoint
-from penstock.spark import internals
+from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, ProgressCollector, parse_progress
 from penstock.spark.directives import TIMEOUT_PROPERTY, directive_properties
+from penstock.spark.folders import open_folder
 from penstock.spark.internals import Ability
+from penstock.spark.record import FOLDER, CheckpointRecord
 from penstock.spark.sources import build_limit, describe_sources
 
 if TYPE_CHECKING:
@@ -24,8 +27,11 @@ if TYPE_CHECKING:
     from penstock.model import BatchSignal, PlannedBatch, QueryName
     from penstock.model.directive import Directive
     from penstock.spark.directives import Answer
-    from penstock.spark.internals import JavaObject
+    from penstock.spark.guard_spec import GuardSpec
+    from penstock.spark.internals import JavaObject, RunningBatch
     from penstock.spark.sources import LiveSource
+
+logger = logging.getLogger("penstock")
 
 _ARRIVAL_HALF_LIFE_S = 10.0
 _PLANNED_WITHIN_S = 30.0
@@ -54,10 +60,16 @@ class WatchedQuery:
         self._interval_s = 0.0
         self._last_job: int | None = None
         self._applied: dict[int, JavaObject] = {}
-        self._told = False
         self._seen = ""
         self._reading = threading.Lock()
         self._connection: JavaObject | None = None
+        self.is_told = False
+        self.repay_days = 7.0
+        self._running: RunningBatch | None = None
+        self._record: CheckpointRecord | None = None
+        self._can_record = True
+        self._guard: GuardSpec | None = None
+        self._is_guard_known = False
         self._arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S)
 
     @property
@@ -154,10 +166,45 @@ class WatchedQuery:
 
     def planned(self, batch_id: int) -> PlannedBatch | None:
         """What a batch that asks takes and leaves; None where its sources do not count rows."""
+        running = self.running(batch_id)
+        return None if running is None else self._collector.planned(running, self.sources)
+
+    def running(self, batch_id: int) -> RunningBatch | None:
+        """The offsets of a batch that asks; None where this Spark does not tell."""
         if Ability.PLANNED in self._missing:
             return None
-        running = internals.running_batch(self.execution, batch_id, [source.java_source for source in self.sources])
-        return None if running is None else self._collector.planned(running, self.sources)
+        if self._running is None or self._running.batch_id != batch_id:
+            sources = [source.java_source for source in self.sources]
+            self._running = internals.running_batch(self.execution, batch_id, sources) if sources else None
+        return self._running
+
+    # What its batches were told
+
+    @property
+    def record(self) -> CheckpointRecord | None:
+        """What stands beside its checkpoint; None where this Spark does not tell where that is."""
+        if self._record is None and self._can_record and Ability.RECORD not in self._missing:
+            try:
+                self._record = self._open_record()
+            except Exception:
+                # A query is governed all the same; what its batches were told is then in the log only.
+                logger.exception("%s: nothing can be kept beside its checkpoint", self.name)
+                self._can_record = False
+        return self._record
+
+    def _open_record(self) -> CheckpointRecord:
+        location = f"{internals.checkpoint_root(self.execution).rstrip('/')}/{FOLDER}"
+        retained = int(self._spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0)
+        folder = open_folder(location, self._spark)
+        return CheckpointRecord(folder, keep_batches=retained, keep_days=self.repay_days)
+
+    @property
+    def guard(self) -> GuardSpec | None:
+        """By which columns it draws; None where that is not known."""
+        if not self._is_guard_known and internals.is_planned(self.execution):
+            self._guard = guard_spec.book.in_plan(internals.plan_text(self.execution))
+            self._is_guard_known = True
+        return self._guard
 
     def core_seconds(self) -> float | None:
         """Seconds that the query's jobs kept cores busy since the last call; None at the first, and where unknown."""
@@ -190,7 +237,7 @@ class WatchedQuery:
         internals.send_to_tasks(execution, TIMEOUT_PROPERTY, repr(timeout_s))
         for name, value in directive_properties(endpoint, token, fallback):
             internals.send_to_tasks(execution, name, value)
-        self._told = True
+        self.is_told = True
 
     def remember(self, key: tuple[int, str | None], answer: Answer) -> None:
         """Keep an answer for whoever asks again while its batch runs; the log has it for ever."""
@@ -202,15 +249,25 @@ class WatchedQuery:
         """Give every source the limit that it came with, and its tasks nothing to ask."""
         if not self.query.isActive:
             return
+        self._end_record()
         execution = self.execution
-        if self._told:
+        if self.is_told:
             for name, value in directive_properties("", "", None):
                 internals.send_to_tasks(execution, name, value)
-            self._told = False
+            self.is_told = False
         for index in list(self._applied):
             source = self.sources[index]
             internals.set_read_limit(execution, source.java_source, source.own_limit)
             del self._applied[index]
+
+    def _end_record(self) -> None:
+        """Batches to come ask nobody and keep everything: a rerun or a repayment must know from which on."""
+        try:
+            if self.record is not None and self.answers:
+                self.record.keep_all_after(max(batch_id for batch_id, _ in self.answers))
+        except Exception:
+            # A query must be let go of whatever is wrong with its disk.
+            logger.exception("the end of what %s was told cannot be put on record", self.name)
 
     # What is kept of it
 

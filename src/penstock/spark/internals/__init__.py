@@ -8,6 +8,15 @@ Tried with pyspark 4.2 on Java 17.
 
 from __future__ import annotations
 
+from penstock.spark.internals.checkpoint_files import (
+    checkpoint_files,
+    checkpoint_root,
+    delete_file,
+    list_files,
+    missing_files,
+    read_file,
+    write_file,
+)
 from penstock.spark.internals.executors import (
     ExecutorTotals,
     LiveExecutor,
@@ -25,8 +34,10 @@ from penstock.spark.internals.executors import (
     request_executors,
 )
 from penstock.spark.internals.files import FileCount, files_of_batch, files_waiting
+from penstock.spark.internals.guards import StreamSource, plan_text, source_of
 from penstock.spark.internals.handles import JavaObject, class_name
 from penstock.spark.internals.jobs import core_seconds, rows_read
+from penstock.spark.internals.kafka import earliest_offsets
 from penstock.spark.internals.limits import (
     byte_limit,
     file_limit,
@@ -45,6 +56,7 @@ from penstock.spark.internals.queries import (
     execution_of,
     is_micro_batch,
     is_planned,
+    next_batch,
     plan_mentions,
     plan_now,
     reads_all_in_one_batch,
@@ -77,11 +89,16 @@ __all__ = [
     "RunningBatch",
     "SourceOffsets",
     "SourceRows",
+    "StreamSource",
     "byte_limit",
     "call_from_standby",
+    "checkpoint_files",
+    "checkpoint_root",
     "class_name",
     "compiled_classes",
     "core_seconds",
+    "delete_file",
+    "earliest_offsets",
     "end_connection",
     "end_session",
     "engine_cores",
@@ -99,13 +116,18 @@ __all__ = [
     "is_planned",
     "is_same_session",
     "last_report",
+    "list_files",
     "live_executors",
+    "missing_files",
+    "next_batch",
     "plan_mentions",
     "plan_now",
+    "plan_text",
     "probe",
     "put_on_standby",
     "python_limit",
     "python_reader_takes_limits",
+    "read_file",
     "read_limit_of",
     "reads_all_in_one_batch",
     "release_executor",
@@ -117,6 +139,7 @@ __all__ = [
     "running_batch",
     "send_to_tasks",
     "set_read_limit",
+    "source_of",
     "source_rows",
     "sources_of",
     "take_reports_as_text",
@@ -126,5 +149,6 @@ __all__ = [
     "unseen_reports",
     "unwrapped",
     "with_minimum",
+    "write_file",
     "writer_query_name",
 ]

@@ -27,6 +27,7 @@ LISTENER_CLASS = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
 _LISTENER_WRAPPER_CLASS = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 _BACKEND_CLASS = "org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend"
 _DECOMMISSION_INFO_CLASS = "org.apache.spark.scheduler.ExecutorDecommissionInfo"
+_CHECKPOINT_FILES_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 _BATCH_CONTEXT_CLASS = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecutionContext"
 _RELATION_CLASS = "org.apache.spark.sql.catalyst.streaming.StreamingRelationV2"
 _CODEGEN_METRICS_CLASS = "org.apache.spark.metrics.source.CodegenMetrics"
@@ -44,6 +45,7 @@ class Ability(StrEnum):
     TEXT_REPORTS = "progress reports as text"
     SCALING = "executors added and removed while queries run"
     STANDBY = "executors kept warm without work"
+    RECORD = "what batches were told, kept beside the checkpoint"
     PLANNED = "what waited when the running batch was planned"
     IDENTITY = "rows told apart by their source"
     COMPILED = "count of compiled classes"
@@ -85,6 +87,8 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.SCALING, (_BACKEND_CLASS,), "decommissionExecutor"),
     Member(Ability.SCALING, (_DECOMMISSION_INFO_CLASS,), "message"),
     Member(Ability.STANDBY, (_BACKEND_CLASS,), "executorsPendingDecommission"),
+    Member(Ability.RECORD, _EXECUTION_CLASSES, "resolvedCheckpointRoot"),
+    Member(Ability.RECORD, (_CHECKPOINT_FILES_CLASS,), "createAtomic"),
     Member(Ability.PLANNED, _EXECUTION_CLASSES, "getLatestExecutionContext"),
     Member(Ability.PLANNED, (_BATCH_CONTEXT_CLASS,), "isCurrentBatchConstructed"),
     Member(Ability.PLANNED, (_BATCH_CONTEXT_CLASS,), "getStartTime"),

@@ -125,6 +125,15 @@ def writer_query_name(writer: object) -> str | None:
     return str(found.get()) if found.isDefined() else None
 
 
+def next_batch(execution: JavaObject) -> int:
+    """The batch that a starting query will run first: the one left behind, else the one after the last."""
+    planned = execution.offsetLog().getLatestBatchId()
+    if not planned.isDefined():
+        return 0
+    left_behind = uncommitted_batch(execution)
+    return int(planned.get()) + 1 if left_behind is None else left_behind
+
+
 def uncommitted_batch(execution: JavaObject) -> int | None:
     """The batch that an earlier run of a query planned and did not finish; it will run again. None where there is none.
 
