@@ -33,16 +33,18 @@ if TYPE_CHECKING:
 _MIN_PAUSE_S = 2.0
 _MIN_BUSY = 0.15
 _NEW_RATE_WEIGHT = 0.5
+_SURE = 0.95
 
 
 class ScalingNumbers(Protocol):
     """What is set about scaling.
 
     ``interval_s`` is the length of a sample, ``start_s`` how long an executor is expected to take until one was seen
-    to, ``backlog_ratio`` the limit that policies keep below, ``down_every_s`` the time between two steps down.
+    to, ``down_every_s`` the time between two steps down.
     ``warm_up_s`` is the time from the first complete observation in which nothing is decided, and from a change of size
     in which nothing is learned of what an executor does: first batches start workers and connections, and what they
-    take says nothing of the load.
+    take says nothing of the load. The others are those of single policies, as :class:`~penstock.settings.ScalingSettings`
+    tells.
     """
 
     @property
@@ -50,9 +52,19 @@ class ScalingNumbers(Protocol):
     @property
     def start_s(self) -> float: ...  # noqa: D102 - as above
     @property
-    def backlog_ratio(self) -> float: ...  # noqa: D102 - as above
-    @property
     def down_every_s(self) -> float: ...  # noqa: D102 - as above
+    @property
+    def down_after_s(self) -> float: ...  # noqa: D102 - as above
+    @property
+    def quantile(self) -> float: ...  # noqa: D102 - as above
+    @property
+    def memory_s(self) -> float: ...  # noqa: D102 - as above
+    @property
+    def utilisation(self) -> float: ...  # noqa: D102 - as above
+    @property
+    def rows_for_each(self) -> float: ...  # noqa: D102 - as above
+    @property
+    def bound_by_partitions(self) -> bool: ...  # noqa: D102 - as above
     @property
     def warm_up_s(self) -> float: ...  # noqa: D102 - as above
 
@@ -63,8 +75,12 @@ def scaler_setup(declaration: ExecutorsDeclaration, settings: ScalingNumbers) ->
         declaration.bounds,
         interval_s=settings.interval_s,
         start_s=settings.start_s,
-        backlog_ratio=settings.backlog_ratio,
         down_every_s=settings.down_every_s,
+        down_after_s=settings.down_after_s,
+        quantile=settings.quantile,
+        memory_s=settings.memory_s,
+        utilisation=settings.utilisation,
+        rows_for_each=settings.rows_for_each,
         budget_executor_hours=declaration.budget_executor_hours_per_day,
     )
 
@@ -165,10 +181,10 @@ class ScalingTier:
 
     Examples
     --------
-    >>> from types import SimpleNamespace
     >>> from penstock.control.workload import Workload
     >>> from penstock.model import EngineView, Executor, ExecutorBounds, ExecutorsDeclaration
-    >>> settings = SimpleNamespace(interval_s=15.0, start_s=6.0, backlog_ratio=0.4, down_every_s=60.0, warm_up_s=0.0)
+    >>> from penstock.settings import ScalingSettings
+    >>> settings = ScalingSettings(start_s=6.0, warm_up_s=0.0)
     >>> tier = ScalingTier(ExecutorsDeclaration(ExecutorBounds(2, 12)), settings, goal_s=10.0)
     >>> view, load = EngineView((Executor("0"), Executor("1"))), Workload(3_000.0, 0.0, 1.0, 800.0, 1.0, 900.0)
     >>> [decision.reason for decision in tier.observe(view, load, 100.0)]
@@ -306,7 +322,7 @@ class ScalingTier:
             return []
         pressed = 0 if need is None else need.executors
         self._state = evolve(state, sample=sample.following(), pressed=pressed)
-        return self._ask(sample, need, len(view.serving))
+        return self._ask(sample, need, view)
 
     def _need(self, workload: Workload) -> Need | None:
         """Executors that unshed demand takes, by what one does in busy time; None where nobody presses or knows."""
@@ -317,9 +333,20 @@ class ScalingTier:
         needed = max(1, whole_executors(demand / (rate * self._scaler.fill)))
         return Need(needed, f"{pressure.reason}: {demand:,.0f} rows/s arrive, one executor does {rate:,.0f}")
 
-    def _ask(self, sample: Sample, need: Need | None, executors: int) -> list[Decision]:
-        signal = sample.signal(executors=executors, requested=self.target, goal_s=self.goal_s, trigger_s=self.trigger_s)
+    def _ask(self, sample: Sample, need: Need | None, view: EngineView) -> list[Decision]:
+        serving = len(view.serving)
+        signal = sample.signal(
+            executors=serving,
+            # Where nothing is applied, what was decided before is not there: each decision is by what is.
+            requested=self.target if self._is_acting else max(1, serving),
+            goal_s=self.goal_s,
+            trigger_s=self.trigger_s,
+            start_s=self.starts.quantile_s(_SURE),
+            cores_each=view.cores / max(1, serving),
+        )
         is_pressed = self._state.pressure is not None
+        if not self._settings.bound_by_partitions:
+            signal = evolve(signal, useful_executors=None)
         signal = evolve(signal, need=need, is_shedding=signal.is_shedding or is_pressed)
         try:
             found = self._scaler.decide(signal)
@@ -330,7 +357,8 @@ class ScalingTier:
         wanted = found.wanted if is_refused and found.wanted is not None else found.executors
         cause = "pressure" if need is not None and found.reason.startswith(need.reason) else self._scaler.name
         self._state = evolve(self._state, answer=Answer(wanted, found.reason, cause), fault="")
-        return self._held_back(found, cause)
+        told: list[Decision] = [Hold(cause=self._scaler.name, reason=found.notice)] if found.notice else []
+        return [*told, *self._held_back(found, cause)]
 
     def _held_back(self, found: ScaleDecision, cause: str) -> list[Decision]:
         """A wish that the guards hold back is told once, as long as it is the same."""

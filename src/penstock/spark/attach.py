@@ -33,6 +33,7 @@ from penstock.spark.listener import Listener
 from penstock.spark.operator import run_operator
 from penstock.spark.plant import SparkPlant
 from penstock.spark.session_events import SessionEvents
+from penstock.spark.state_locality import LOCALITY_KEY, why_state_stays
 from penstock.spark.warm_start import executor_times
 from penstock.store import SqliteStore, forget_old
 
@@ -189,6 +190,9 @@ class Penstock:
         reasons = [f"{ability} is off: {reason}" for ability, reason in self.missing.items()]
         if refusal is not None:
             reasons.append(f"executors are not scaled: {refusal}")
+        if self.loop.logic.application.executors is not None:
+            stays = why_state_stays(self._spark.sparkContext.getConf().get(LOCALITY_KEY))
+            reasons += [] if stays is None else [stays]
         for reason in reasons:
             logger.warning("%s", reason)
         self.loop.record([ActuatorOff(cause="attach", reason=reason) for reason in reasons])
