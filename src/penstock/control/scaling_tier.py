@@ -43,8 +43,8 @@ class ScalingNumbers(Protocol):
     to, ``down_every_s`` the time between two steps down.
     ``warm_up_s`` is the time from the first complete observation in which nothing is decided, and from a change of size
     in which nothing is learned of what an executor does: first batches start workers and connections, and what they
-    take says nothing of the load. The others are those of single policies, as :class:`~penstock.settings.ScalingSettings`
-    tells.
+    take says nothing of the load. The others are those of single policies, told in
+    :class:`~penstock.settings.ScalingSettings`.
     """
 
     @property

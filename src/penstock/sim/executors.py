@@ -198,6 +198,8 @@ class ExecutorPlant:
         self._batches = np.zeros((_MOST_REPORTS, 4))
         self._reports = Reports(calibration.goal_s)
         self._first_ready_s = float("inf")
+        self.finished: list[list[float]] = []
+        """Batches that ended in the last stretch: start, end, rows, and rows left waiting."""
         draws = np.random.default_rng(seed).normal(0.0, calibration.noise, _NOISE_LENGTH)
         self._noise = np.exp(draws)
         self._pending = np.full(64, -1.0)
@@ -275,8 +277,8 @@ class ExecutorPlant:
             start_s=self.calibration.start_s if until_s >= self._first_ready_s else None,
             useful_executors=self.calibration.partitions or None,
         )
-        finished = self._batches[: int(sums[BATCH_COUNT])].tolist()
-        reported = self._reports.sample(finished, began_s, signal)
+        self.finished = self._batches[: int(sums[BATCH_COUNT])].tolist()
+        reported = self._reports.sample(self.finished, began_s, signal)
         return Sample(signal, reported, float(sums[LATE]), float(sums[DUE]), float(sums[PAID_S]))
 
     def _start(self, count: int) -> None:

@@ -41,6 +41,11 @@ class ReplaySettings:
         Executors that the highest load of the trace needs; the trace is scaled to it.
     late_share
         Share of rows over the goal from which a sample violates it.
+    as_recorded
+        Whether the trace is taken as it is; the peak's executors then follow from it.
+    rows_for_each
+        Rows of lag for each executor, the threshold of ``keda``; None is what an executor does from one batch to the
+        next.
     exact
         Whether policies see exact signals; else they see what reports of finished batches tell, as live ones do.
     """
@@ -50,11 +55,13 @@ class ReplaySettings:
     late_share: float = 0.1
     seed: int = 0
     exact: bool = False
+    as_recorded: bool = False
+    rows_for_each: float | None = None
 
     @property
     def most(self) -> int:
         """Executors that may be asked for: a quarter more than the peak needs, to catch up."""
-        return round(_ROOM * self.peak_executors)
+        return max(self.peak_executors + 1, round(_ROOM * self.peak_executors))
 
 
 @dataclass(slots=True)
@@ -159,7 +166,7 @@ def scaler_setup(calibration: Calibration, settings: ReplaySettings, *, peak: in
         ExecutorBounds(max_executors=settings.most),
         interval_s=settings.interval_s,
         start_s=calibration.start_s,
-        rows_for_each=calibration.rows_per_s * wait_s,
+        rows_for_each=settings.rows_for_each or calibration.rows_per_s * wait_s,
         peak=peak,
     )
 

@@ -46,7 +46,7 @@ class Autoscaler(Scaler):
     >>> sizes[0], sizes[39]
     (4, 4)
     >>> scaler.decide(seen(600.0, 3_900.0)).reason
-    '4100 rows/s expected within 60 s, 5 executors carry 950 rows/s each'
+    '5419 rows/s expected within 60 s, 6 executors carry 950 rows/s each'
     """
 
     name: ClassVar[str] = "proactive"
