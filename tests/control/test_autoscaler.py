@@ -137,7 +137,7 @@ def test_a_restart_decides_as_if_there_was_none() -> None:
     for until_s in range(INTERVAL_S, rates.size + 1, INTERVAL_S):
         signals.append(plant.run(float(until_s)).reported)
         if until_s == 29 * HOUR_S:
-            stored = json.dumps(scaler.learned())
+            stored = json.dumps(scaler.remembered())
             asked = len(signals) - 1
         size = scaler.decide(signals[-1]).executors
         plant.ask_for(size)

@@ -96,8 +96,8 @@ def command(
     engine = _engine(calibration, goal_latency, trigger, price)
     if as_recorded and (calibration is None or minimum_accuracy is not None):
         raise typer.BadParameter(
-            "--as-recorded replays scaling alone, without --minimum-accuracy, and needs --calibration: what an executor "
-            "of yours does in a second ('penstock calibrate', or a JSON object with rows_per_s)"
+            "--as-recorded replays scaling alone, without --minimum-accuracy, and needs --calibration: what an "
+            "executor of yours does in a second ('penstock calibrate', or a JSON object with rows_per_s)"
         )
     if gaps not in {"bridge", "refuse"}:
         raise typer.BadParameter(f"--gaps {gaps} is not one of bridge, refuse")

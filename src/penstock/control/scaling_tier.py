@@ -142,7 +142,10 @@ class ExecutorRate:
 
 @dataclass(frozen=True, slots=True)
 class ScalingTierState:
-    """Snapshot of a :class:`ScalingTier`; ``scaler`` is that of the policy."""
+    """Snapshot of a :class:`ScalingTier`; ``scaler`` is that of the policy.
+
+    ``learned`` is what an earlier run left of it, taken over where the policy is the same.
+    """
 
     decision: Executors | None = None
     decided_s: float = float("-inf")
@@ -157,6 +160,7 @@ class ScalingTierState:
     held: int | None = None
     fault: str = ""
     scaler: Any = None
+    learned: Any = None
 
 
 class ScalingTier:
@@ -217,10 +221,28 @@ class ScalingTier:
         self._outcomes = ExecutorOutcomes(settings.start_s, self._state.outcomes)
         if self._state.scaler is not None:
             self._scaler.restore(self._state.scaler)
+        self._recall()
 
     def snapshot(self) -> ScalingTierState:
         """Everything that decisions depend on; a tier that is built from it goes on exactly where this one stands."""
         return evolve(self._state, outcomes=self._outcomes.snapshot(), scaler=self._scaler.snapshot())
+
+    def remembered(self) -> dict[str, Any] | None:
+        """What the policy learned, as plain data to be kept over a restart; None where it learns nothing."""
+        learned = self._scaler.remembered()
+        return None if learned is None else {"policy": self._scaler.name, "learned": learned}
+
+    def _recall(self) -> None:
+        """Take over what an earlier run left; what does not fit is left alone, and learned anew."""
+        kept = self._state.learned
+        self._state = evolve(self._state, learned=None)
+        if not isinstance(kept, dict) or kept.get("policy") != self._scaler.name:
+            return
+        fresh = self._scaler.snapshot()
+        try:
+            self._scaler.recall(kept["learned"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self._scaler.restore(fresh)
 
     @property
     def decision(self) -> Executors | None:

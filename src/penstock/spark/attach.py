@@ -29,6 +29,7 @@ from penstock.spark.declared import DeclaredFile
 from penstock.spark.executor_plant import ExecutorPlant, why_not
 from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
+from penstock.spark.learned_file import LearnedFile
 from penstock.spark.listener import Listener
 from penstock.spark.operator import run_operator
 from penstock.spark.plant import SparkPlant
@@ -159,9 +160,9 @@ class Penstock:
             application = replace(application, executors=None)
         executors = None if application.executors is None else ExecutorPlant(spark)
         self.plant = SparkPlant(spark, self.missing, executors=executors, more_events=self._look_around)
-        logic = ApplicationLogic(
-            application, settings, enforced=self.mode is Mode.ACT, policy=policy, learned=executor_times(store)
-        )
+        self._learned = LearnedFile(store)
+        learned = replace(executor_times(store), learned=self._learned.read())
+        logic = ApplicationLogic(application, settings, enforced=self.mode is Mode.ACT, policy=policy, learned=learned)
         self.loop = Loop(
             logic, self.plant, store, mode=self.mode, clock=time.time, patience_s=settings.store.patience_s
         )
@@ -278,6 +279,7 @@ class Penstock:
         """Give everything back as it was, and let go of the session; whatever fails on the way, the rest is done."""
         if self.loop.is_closed:
             return
+        self._learned.write(self.loop.logic.scaling)
         # First: a query whose start is being recorded is let go of with the others, and none begins after them.
         self.loop.close()
         with ExitStack() as after:
@@ -327,6 +329,7 @@ class Penstock:
         """What is looked at once a cycle beside the executors."""
         now_s = time.time()
         self.events.look()
+        self._learned.write_when_due(self.loop.logic.scaling, now_s)
         if now_s - self._deleted_s > _DELETE_EVERY_S:
             self._deleted_s = now_s
             forget_old(self.store, self.settings.store, now_s=now_s)

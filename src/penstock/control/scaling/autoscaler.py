@@ -131,9 +131,9 @@ class Autoscaler(Scaler):
         targets.append((now_s, target))
         return target if target >= signal.requested else min(signal.requested, targets[0][1])
 
-    def learned(self) -> dict[str, Any]:
+    def remembered(self) -> dict[str, Any]:
         """What is worth keeping over a restart, as plain data: forecast, batch times, what was needed of late."""
-        return {**self.snapshot(), "batch_times": self.batch_times.learned()}
+        return {**self.snapshot(), "batch_times": self.batch_times.remembered()}
 
     def recall(self, learned: dict[str, Any]) -> None:
         """Begin with what an earlier run learned; a snapshot that went through JSON."""

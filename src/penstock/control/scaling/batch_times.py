@@ -115,7 +115,7 @@ class BatchTimes:
             f"batches take {ratio:.2f} times as long as they did, since {signal.time_s - since_s:.0f} s: learned anew"
         )
 
-    def learned(self) -> dict[str, Any]:
+    def remembered(self) -> dict[str, Any]:
         """Plain data for a file; detectors go through it as what they have seen since the last change."""
         state = self.snapshot()
         state.pop("detector")

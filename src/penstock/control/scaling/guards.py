@@ -246,6 +246,14 @@ class Guarded(Scaler):
             self._state = replace(self._state, expectation=expected, served_s=None)
         return decision
 
+    def remembered(self) -> dict[str, Any] | None:
+        """What the scaler inside learned."""
+        return self.inner.remembered()
+
+    def recall(self, learned: dict[str, Any]) -> None:
+        """Let the scaler inside begin with it."""
+        self.inner.recall(learned)
+
     def snapshot(self) -> tuple[GuardState, Any]:
         """Own state and that of the scaler inside."""
         return replace(self._state, spent=tuple(self._spent)), self.inner.snapshot()
