@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.control.executor_outcomes import ExecutorOutcomes, OutcomeState
 from penstock.control.executor_plan import clamp, plan_step
+from penstock.control.executor_rate import ExecutorRate
 from penstock.control.scaling.by_name import ScalerSetup, make_scaler
 from penstock.control.scaling.capacity import whole_executors
 from penstock.control.scaling_sample import Sample
@@ -27,13 +28,12 @@ if TYPE_CHECKING:
     from penstock.model.application import ExecutorsDeclaration
     from penstock.model.decision import Decision
     from penstock.model.executors import EngineView
-    from penstock.model.scaling import ScaleDecision
+    from penstock.model.scaling import ScaleDecision, ScalingSignal
     from penstock.model.series import SeriesPoint
 
 _MIN_PAUSE_S = 2.0
-_MIN_BUSY = 0.15
-_NEW_RATE_WEIGHT = 0.5
 _SURE = 0.95
+_BLIND_SAMPLES = 4
 
 
 class ScalingNumbers(Protocol):
@@ -104,43 +104,6 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutorRate:
-    """What one executor does in a second of busy time, measured on batches that began after the size had changed."""
-
-    rows_per_s: float | None = None
-    measured_from_s: float = float("-inf")
-    executors: int | None = None
-    valid_from_s: float = float("-inf")
-
-    def after(self, workload: Workload, executors: int, now_s: float, *, warm_up_s: float) -> ExecutorRate:
-        """The rate after an observation.
-
-        Examples
-        --------
-        >>> from penstock.control.workload import Workload
-        >>> load = Workload(processed_rows_per_s=600.0, busy_share=0.75, measured_from_s=95.0)
-        >>> rate = ExecutorRate().after(load, 2, 100.0, warm_up_s=30.0)
-        >>> rate.rows_per_s
-        400.0
-        >>> rate.after(load, 8, 101.0, warm_up_s=30.0).rows_per_s
-        400.0
-        """
-        rate = self
-        if executors != self.executors:
-            # The first size served already when the first batch began; later ones must warm up.
-            valid_from_s = float("-inf") if self.executors is None else now_s + warm_up_s
-            rate = evolve(rate, executors=executors, valid_from_s=valid_from_s)
-        measured_s, busy, done = workload.measured_from_s, workload.busy_share or 0.0, workload.processed_rows_per_s
-        if measured_s is None or measured_s <= rate.measured_from_s or measured_s < rate.valid_from_s:
-            return rate
-        if not done or busy < _MIN_BUSY or executors < 1:
-            return rate
-        new, old = done / busy / executors, rate.rows_per_s
-        smoothed = new if old is None else old + _NEW_RATE_WEIGHT * (new - old)
-        return evolve(rate, rows_per_s=smoothed, measured_from_s=measured_s)
-
-
-@dataclass(frozen=True, slots=True)
 class ScalingTierState:
     """Snapshot of a :class:`ScalingTier`; ``scaler`` is that of the policy.
 
@@ -161,6 +124,7 @@ class ScalingTierState:
     fault: str = ""
     scaler: Any = None
     learned: Any = None
+    blind_samples: int = 0
 
 
 class ScalingTier:
@@ -379,8 +343,24 @@ class ScalingTier:
         wanted = found.wanted if is_refused and found.wanted is not None else found.executors
         cause = "pressure" if need is not None and found.reason.startswith(need.reason) else self._scaler.name
         self._state = evolve(self._state, answer=Answer(wanted, found.reason, cause), fault="")
-        told: list[Decision] = [Hold(cause=self._scaler.name, reason=found.notice)] if found.notice else []
+        told = self._told_blind(signal)
+        if found.notice:
+            told.append(Hold(cause=self._scaler.name, reason=found.notice))
         return [*told, *self._held_back(found, cause)]
+
+    def _told_blind(self, signal: ScalingSignal) -> list[Decision]:
+        """Say once that signals are missing; the first batches tell nothing yet, so not in the first samples."""
+        blind = 0 if signal.is_complete else self._state.blind_samples + 1
+        self._state = evolve(self._state, blind_samples=blind)
+        if blind != _BLIND_SAMPLES:
+            return []
+        names = {"rows that arrive": signal.demand_rows_per_s, "rows that wait": signal.backlog_rows}
+        missing = [name for name, value in names.items() if value is None] or ["what batches did"]
+        reason = (
+            f"nobody tells the {' and the '.join(missing)}: executors stay as they are; read from a source that tells "
+            "how many rows wait (Kafka, files), and look with 'penstock status' whether every query has batches"
+        )
+        return [Hold(cause="signals", reason=reason)]
 
     def _held_back(self, found: ScaleDecision, cause: str) -> list[Decision]:
         """A wish that the guards hold back is told once, as long as it is the same."""
