@@ -8,13 +8,14 @@ to be goes out as decisions, and whoever applies them shows in the next view wha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from penstock.control.executor_outcomes import ExecutorOutcomes, OutcomeState
 from penstock.control.executor_plan import clamp, plan_step
 from penstock.control.executor_rate import ExecutorRate
-from penstock.control.scaling.by_name import ScalerSetup, make_scaler
+from penstock.control.scaling.by_name import make_scaler
 from penstock.control.scaling.capacity import whole_executors
+from penstock.control.scaling_numbers import ScalingNumbers, scaler_setup
 from penstock.control.scaling_sample import Sample
 from penstock.model.decision import Executors, Fault, Hold, Infeasible
 from penstock.model.evolve import evolve
@@ -34,55 +35,6 @@ if TYPE_CHECKING:
 _MIN_PAUSE_S = 2.0
 _SURE = 0.95
 _BLIND_SAMPLES = 4
-
-
-class ScalingNumbers(Protocol):
-    """What is set about scaling.
-
-    ``interval_s`` is the length of a sample, ``start_s`` how long an executor is expected to take until one was seen
-    to, ``down_every_s`` the time between two steps down.
-    ``warm_up_s`` is the time from the first complete observation in which nothing is decided, and from a change of size
-    in which nothing is learned of what an executor does: first batches start workers and connections, and what they
-    take says nothing of the load. The others are those of single policies, told in
-    :class:`~penstock.settings.ScalingSettings`.
-    """
-
-    @property
-    def interval_s(self) -> float: ...  # noqa: D102 - told above
-    @property
-    def start_s(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def down_every_s(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def down_after_s(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def quantile(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def memory_s(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def utilisation(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def rows_for_each(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def bound_by_partitions(self) -> bool: ...  # noqa: D102 - as above
-    @property
-    def warm_up_s(self) -> float: ...  # noqa: D102 - as above
-
-
-def scaler_setup(declaration: ExecutorsDeclaration, settings: ScalingNumbers) -> ScalerSetup:
-    """What a policy and its guards must know of an application, from what is declared and set."""
-    return ScalerSetup(
-        declaration.bounds,
-        interval_s=settings.interval_s,
-        start_s=settings.start_s,
-        down_every_s=settings.down_every_s,
-        down_after_s=settings.down_after_s,
-        quantile=settings.quantile,
-        memory_s=settings.memory_s,
-        utilisation=settings.utilisation,
-        rows_for_each=settings.rows_for_each,
-        budget_executor_hours=declaration.budget_executor_hours_per_day,
-    )
 
 
 @dataclass(frozen=True, slots=True)
