@@ -111,7 +111,8 @@ class BatchTimes:
         self.changes += 1
         new = self._line.fit()
         ratio = 1.0 if new is None else new.batch_s(rows) / line.batch_s(rows)
-        return f"batches take {ratio:.2f} times as long as they did: samples older than {signal.time_s - since_s:.0f} s are dropped"
+        dropped = f"samples older than {signal.time_s - since_s:.0f} s are dropped"
+        return f"batches take {ratio:.2f} times as long as they did: {dropped}"
 
     def remembered(self) -> dict[str, Any]:
         """Plain data for a file; detectors go through it as what they have seen since the last change."""
