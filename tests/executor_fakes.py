@@ -22,9 +22,14 @@ class Numbers:
 
     interval_s: float = 0.0
     start_s: float = 30.0
-    backlog_ratio: float = 0.4
     down_every_s: float = 60.0
     warm_up_s: float = 0.0
+    down_after_s: float = 0.0
+    quantile: float = 0.99
+    memory_s: float = 1_800.0
+    utilisation: float = 0.8
+    rows_for_each: float = 5_500.0
+    bound_by_partitions: bool = True
 
 
 @dataclass

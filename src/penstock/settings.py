@@ -140,12 +140,27 @@ class ScalingSettings:
         30.0, "Time that an executor is expected to take from being asked for to its first task, until it is measured.",
         unit="s", low=0.1, high=3600,
     )  # fmt: skip
-    backlog_ratio: float = _option(
-        0.4, "Limit of the rows that wait over the rows that arrive within the latency goal; above it executors are "
-        "missing.",
-        unit="ratio", low=0.01, high=10,
-    )  # fmt: skip
     down_every_s: float = _option(60.0, "Least time between two steps down.", unit="s", low=0, high=86_400)
+    down_after_s: float = _option(
+        120.0, "How long fewer executors must have sufficed before 'proactive' lets any go.",
+        unit="s", low=0, high=86_400,
+    )  # fmt: skip
+    quantile: float = _option(
+        0.99, "Part of loads that the upper forecast of 'proactive' is to cover; more of it is fewer late rows and "
+        "more executors.",
+        unit="ratio", low=0.5, high=1,
+    )  # fmt: skip
+    memory_s: float = _option(
+        1800.0, "Time in which what 'proactive' learned of batch times fades by half.", unit="s", low=60, high=604_800
+    )
+    utilisation: float = _option(0.8, "Busy part of the time that 'hpa' aims at.", unit="ratio", low=0.05, high=1)
+    rows_for_each: float = _option(
+        5500.0, "Rows of lag for each executor, the threshold of 'keda'.", unit="rows", low=1, high=1e12
+    )
+    bound_by_partitions: bool = _option(
+        True, "Ask for no more executors than the partitions of sources and state have tasks for; false where Kafka "
+        "partitions are split by minPartitions.",
+    )  # fmt: skip
     warm_up_s: float = _option(
         30.0, "Time after a start or a new executor of which policies do not learn.", unit="s", low=0, high=3600
     )

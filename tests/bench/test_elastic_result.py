@@ -109,3 +109,20 @@ def test_the_load_goes_up_and_down() -> None:
         pytest.approx(0.0, abs=1e-6),
         pytest.approx(0.0, abs=1e-6),
     ]
+
+
+@pytest.mark.parametrize(("new_tasks", "is_even"), [(30, True), (8, False)])
+def test_state_that_stays_on_old_executors_is_a_miss(new_tasks: int, is_even: bool) -> None:  # noqa: FBT001 - by name
+    """A stateful run is met only where new executors carry two thirds of an even share of the tasks in 30 s."""
+    old = [(("0", 100 + second),) for second in range(20)]
+    both = [(("0", 120 + second), ("1", new_tasks * second // 30)) for second in range(31)]
+    looks = tuple(
+        Look(1000.0 + second, len(tasks), len(tasks), 100.0, 50.0, tasks) for second, tasks in enumerate(old + both)
+    )
+    looks += (Look(1060.0, 1, 1, 100.0, 50.0, (("0", 200),)),)
+    found = replace(result(), looks=looks, stateful=True)
+    assert [(spread.new_executors, spread.tasks, spread.is_even) for spread in found.spreads] == [
+        (1, 30 + new_tasks, is_even)
+    ]
+    assert found.is_met is is_even
+    assert replace(found, stateful=False).is_met

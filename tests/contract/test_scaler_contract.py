@@ -14,6 +14,7 @@ from penstock.control.scaling import (
     AutoscalerSettings,
     BatchRatio,
     Ds2,
+    DynamicAllocation,
     FlinkAutoscaler,
     Guarded,
     GuardSettings,
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MAKERS: dict[str, Callable[[], Scaler]] = {
-    "proactive": lambda: Autoscaler(AutoscalerSettings(train_every=220, refits=40)),
+    "proactive": lambda: Autoscaler(AutoscalerSettings()),
     "reactive": lambda: Reactive(limit=0.4, quiet_samples=3),
     "hpa": HorizontalPod,
     "keda": lambda: KafkaLag(5_000.0),
     "dstreams": lambda: BatchRatio(every_s=30.0),
     "ds2": Ds2,
     "flink": lambda: FlinkAutoscaler(restart_s=30.0, window_s=120.0, stabilisation_s=60.0, down_s=120.0),
+    "spark": DynamicAllocation,
     "static": lambda: StaticPeak(7),
     "clairvoyant": lambda: Schedule([3, 5, 2, 8] * 60, step_s=30.0),
 }
@@ -68,6 +70,8 @@ def _signals(count: int, *, seed: int = 4, begin: int = 0) -> list[ScalingSignal
                 backlog_ratio=float(share),
                 batch_s=float(0.5 + 5.0 * load),
                 trigger_s=5.0,
+                batch_rows=float(5.0 * min(demand, 1_000.0 * executors)),
+                goal_s=30.0,
             )
         )
     return signals

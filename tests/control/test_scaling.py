@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 from penstock.control.scaling import (
-    Autoscaler,
-    AutoscalerSettings,
-    Gains,
     Guarded,
     GuardSettings,
     HorizontalPod,
     Reactive,
-    ScalingMode,
     StaticPeak,
 )
 from penstock.control.scaling.capacity import Capacity
@@ -24,8 +20,7 @@ from penstock.estimate.effect import Expectation
 from penstock.estimate.topics import TopicCosts
 from penstock.model.executors import ExecutorBounds
 from penstock.model.scaling import ScaleKind, ScalingSignal
-from penstock.sim.calibration import Calibration
-from penstock.sim.executors import ExecutorPlant
+from penstock.research.hysteresis import Gains
 
 
 def _seen(time_s: float, executors: int, demand: float, backlog_ratio: float, **more: float) -> ScalingSignal:
@@ -137,67 +132,3 @@ def test_topics_of_unequal_cost_add_up_by_cost() -> None:
     before = costs.demand({"cheap": 1_500.0, "dear": 500.0})
     after = costs.demand({"cheap": 500.0, "dear": 1_500.0})
     assert after / before == pytest.approx((0.25 + 7.5) / (0.75 + 2.5), rel=0.02)
-
-
-# -- in virtual time -------------------------------------------------------------------------------------------------
-
-
-def _loop(
-    scaler: Autoscaler, rates: np.ndarray, *, begin: int, interval_s: int = 15
-) -> tuple[list[int], list[float], list[ScalingMode]]:
-    plant = ExecutorPlant(rates, Calibration(), executors=begin, seed=2)
-    guarded = Guarded(scaler, GuardSettings(ExecutorBounds(1, 20)))
-    sizes, late, modes = [], [], []
-    for until_s in range(interval_s, rates.size + 1, interval_s):
-        sample = plant.run(float(until_s))
-        plant.ask_for(guarded.decide(sample.signal).executors)
-        sizes.append(plant.requested)
-        late.append(sample.late_share)
-        modes.append(scaler.mode)
-    return sizes, late, modes
-
-
-def _swing(hours: float, *, low: float, high: float, period_s: float) -> np.ndarray:
-    seconds = np.arange(int(3600 * hours))
-    means = (low + high) / 2 + (high - low) / 2 * np.sin(2 * np.pi * seconds / period_s)
-    return np.random.default_rng(3).poisson(means).astype(np.float64)
-
-
-def test_proactive_learns_and_scales_ahead() -> None:
-    """On a swinging load it comes to optimal control, follows the load, and no sample is late."""
-    scaler = Autoscaler(AutoscalerSettings(ahead_s=60.0))
-    sizes, late, modes = _loop(scaler, _swing(5.0, low=3_000.0, high=9_000.0, period_s=5_400.0), begin=8)
-    assert modes[-1] is ScalingMode.OPTIMAL
-    assert max(late) < 0.1
-    assert min(sizes[400:]) <= 4
-    assert max(sizes[400:]) >= 10
-
-
-def test_changed_query_is_explored_anew() -> None:
-    """When rows become dearer the residuals change, and the model is thrown away."""
-    scaler = Autoscaler(AutoscalerSettings(ahead_s=60.0))
-    rates = _swing(5.0, low=3_000.0, high=6_000.0, period_s=5_400.0)
-    _loop(scaler, rates, begin=8)
-    assert scaler.mode is ScalingMode.OPTIMAL
-    for step in range(200):
-        scaler.decide(_seen(18_000.0 + 15.0 * step, 6, 3_000.0, 0.6, busy_share=0.9, backlog_rows=50_000.0))
-    assert scaler.learned.changes == 1
-    assert scaler.mode is ScalingMode.EXPLORATION
-
-
-def test_demand_is_the_unshed_load() -> None:
-    """A query that sheds half of its rows is sized for all of them."""
-    scaler = Autoscaler(AutoscalerSettings(ahead_s=60.0))
-    for step in range(100):
-        # Two executors can do 2,000 rows/s; 4,000 arrive, and the guard drops what does not fit.
-        decision = scaler.decide(_seen(15.0 * step, 2, 4_000.0, 0.1, processed_rows_per_s=2_000.0, busy_share=1.0))
-    assert decision.executors == 4
-
-
-def test_steady_load_is_left_alone() -> None:
-    """On a level load it settles: after the first hour the size moves by one at most."""
-    scaler = Autoscaler(AutoscalerSettings(ahead_s=60.0))
-    rates = np.random.default_rng(3).poisson(5_000.0, 3 * 3600).astype(np.float64)
-    sizes, late, _ = _loop(scaler, rates, begin=10)
-    assert max(sizes[240:]) - min(sizes[240:]) <= 1
-    assert max(late) < 0.1

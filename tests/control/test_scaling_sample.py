@@ -90,6 +90,7 @@ def test_live_decisions_are_those_of_a_replay(name: str) -> None:
                 signal.busy_share,
                 backlog,
                 0.0,
+                batch_rows=signal.batch_rows,
             )
             live.observe(view, load, moment_s)
         return live.target
@@ -125,7 +126,7 @@ def test_rows_that_are_shed_wait_as_if_they_were_not() -> None:
 
 def test_demand_is_the_load_before_shedding() -> None:
     """800 rows/s of which 200 are worked off by two executors in three quarters of the time want six executors."""
-    load = Workload(800.0, 0.0, 1.5, 200.0, 0.75, 800.0, 600.0, measured_from_s=999.0)
+    load = Workload(800.0, 0.0, 1.5, 200.0, 0.75, 800.0, 600.0, measured_from_s=999.0, batch_rows=400.0)
     rig = started(
         2, ExecutorBounds(1, 8, 2), policy="proactive", numbers=Numbers(interval_s=5.0, start_s=5.0), load=load
     )

@@ -418,3 +418,27 @@ def test_a_tier_from_a_snapshot_decides_alike(
         assert from_action(to_action(decision)) == decision
         if isinstance(decision, Executors):
             assert 1 <= decision.executors <= decision.executors + decision.standby <= 8
+
+
+def test_missing_signals_are_told_once_with_the_remedy() -> None:
+    """A source that does not tell what waits holds the executors; the log says so once, not with every sample."""
+    tier = ScalingTier(ExecutorsDeclaration(ExecutorBounds(1, 4, 2)), Numbers(), goal_s=10.0)
+    view = EngineView((Executor("0"), Executor("1")))
+    told = [
+        decision.reason
+        for second in range(20)
+        for decision in tier.observe(view, Workload(400.0, None, 1.0, 400.0, 0.5, None), 1_000.0 + second)
+    ]
+    assert sum("rows that wait" in reason and "Kafka" in reason for reason in told) == 1
+
+
+def test_observe_only_decides_by_what_is_there() -> None:
+    """Nothing is applied, so every sample is decided by the executors that serve: a policy goes on deciding."""
+    declared = ExecutorsDeclaration(ExecutorBounds(1, 9, 2), "hpa")
+    tier = ScalingTier(declared, Numbers(down_every_s=0.0), goal_s=10.0, is_acting=False)
+    view = EngineView((Executor("0"), Executor("1")))
+    targets = []
+    for second, busy in enumerate((1.0, 1.0, 1.0, 0.82, 0.82)):
+        tier.observe(view, Workload(400.0, 0.0, 1.0, 400.0, busy, 600.0, 0.0), 1_000.0 + 400.0 * second)
+        targets.append(tier.target)
+    assert targets == [3, 3, 3, 2, 2]

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.scaling import Gains, Guarded, GuardSettings
+from penstock.control.scaling import Guarded, GuardSettings
 from penstock.control.scaling.base import StatelessScaler
 from penstock.control.scaling.partitions import idle_share, shuffle_partitions
 from penstock.errors import InvalidSettingError
 from penstock.model.executors import ExecutorBounds
 from penstock.model.scaling import ScaleDecision, ScalingSignal
+from penstock.research.hysteresis import Gains
 
 
 class Whims(StatelessScaler):

@@ -77,7 +77,8 @@ def hold(plant: FakePlant) -> Iterator[Callable[..., Penstock]]:
 
     def call(application: Application = APP, **options: Any) -> Penstock:
         streams = SimpleNamespace(active=[], addListener=lambda _: None, removeListener=lambda _: None)
-        session = cast("Any", SimpleNamespace(version="0", _jvm=None, streams=streams))
+        context = SimpleNamespace(getConf=dict)
+        session = cast("Any", SimpleNamespace(version="0", _jvm=None, streams=streams, sparkContext=context))
         holds.append(attach(session, application, **{"settings": SETTINGS, "store": MemoryStore(), **options}))
         return holds[-1]
 
@@ -166,3 +167,10 @@ def test_executors_that_cannot_be_scaled_are_not_decided_about(
         each for each in pen.store.actions(kinds=[ActionKind.ACTUATOR_OFF]) if "executors" in each.action.reason
     ]
     assert record.action.reason == "executors are not scaled: it runs in the driver alone"
+
+
+def test_state_that_stays_on_old_executors_is_told_once(hold: Callable[..., Penstock]) -> None:
+    """A session whose tasks wait for the executor that has their state says so at attach, with the remedy."""
+    pen = hold()
+    told = [record.action.reason for record in pen.store.actions() if record.action.kind is ActionKind.ACTUATOR_OFF]
+    assert sum("set spark.locality.wait to 0s" in reason for reason in told) == 1

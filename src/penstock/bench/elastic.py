@@ -69,6 +69,15 @@ _SETTINGS = {
 }
 
 
+_STATEFUL = {
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+}
+"""Two tasks of state for each of four executors, in RocksDB."""
+
+
 @dataclass(frozen=True, slots=True)
 class ElasticSetting:
     """One run.
@@ -84,6 +93,7 @@ class ElasticSetting:
     start_s: float = 6.0
     down_every_s: float = 20.0
     store: Path | None = None
+    stateful: bool = False
 
     def profile(self) -> LoadProfile:
         """A low load, a bell up to what all executors are needed for, and the low load again."""
@@ -125,7 +135,7 @@ def bench_elastic(setting: ElasticSetting, *, say: Callable[[str], None]) -> Ela
             setting.bounds,
             memory="512m",
             jars=tuple(jars()),
-            settings=_SETTINGS,
+            settings=_SETTINGS | (_STATEFUL if setting.stateful else {}),
         )
         say("starting a broker and a Standalone cluster")
         with broker.running_cluster(kafka_spec) as kafka, standalone.running_cluster(spark_spec) as cluster:
@@ -163,12 +173,19 @@ class _Run:
         if logic.scaling is not None:
             target = logic.scaling.target
         serving, arriving = len(pen.plant.view.serving), workload.arrival_rows_per_s
-        self.looks.append(Look(time.time(), serving, target, arriving, workload.backlog_rows))
+        tasks = tuple(
+            (one.executor_id, one.total_tasks) for one in internals.live_executors(self.engine.spark) if one.is_active
+        )
+        self.looks.append(Look(time.time(), serving, target, arriving, workload.backlog_rows, tasks))
 
     def _start(self) -> StreamingQuery:
         rows = aged(KafkaStream(self.bootstrap, TOPIC, PlainContent).rows(self.engine.spark))
+        if self.setting.stateful:
+            # Counts by key wait in the stage that holds their state: what that stage does not spread, nothing does.
+            rows = rows.groupBy("key").count()
         slow = rows.mapInArrow(wait_for_each_row(_ROW_S), rows.schema)
         writer = slow.writeStream.format("noop").queryName(QUERY).trigger(processingTime=f"{_TRIGGER_S:g} seconds")
+        writer = writer.outputMode("update" if self.setting.stateful else "append")
         return writer.option("checkpointLocation", str(self.place / "checkpoint")).start()
 
     def _under_load(self, pen: Penstock, query: StreamingQuery) -> float:
@@ -224,6 +241,7 @@ class _Run:
             failed_tasks=internals.failed_tasks(self.engine.spark),
             actions=tuple(store.actions()),
             looks=tuple(look for look in looks if look.time_s >= began_s),
+            stateful=self.setting.stateful,
         )
 
 

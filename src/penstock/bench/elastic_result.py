@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from penstock.model import RecordedAction
 
 _SHOWN_EVERY_S = 10.0
+_EVEN = 2.0 / 3.0
+_SPREAD_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class Look:
     target: int
     arrival_rows_per_s: float | None
     backlog_rows: float | None
+    tasks: tuple[tuple[str, int], ...] = ()
+    """Tasks that each executor which is given work was given since it started."""
 
     @property
     def sentence(self) -> str:
@@ -50,6 +54,27 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """What new executors carried of the tasks in their first half minute, and what an even share would be."""
+
+    after_s: float
+    new_executors: int
+    tasks: int
+    new_tasks: int
+    fair_share: float
+
+    @property
+    def share(self) -> float:
+        """Part of the tasks that new executors carried."""
+        return self.new_tasks / self.tasks if self.tasks else 0.0
+
+    @property
+    def is_even(self) -> bool:
+        """At least two thirds of an even share: a third of the tasks where one executor became two."""
+        return self.share >= _EVEN * self.fair_share
+
+
+@dataclass(frozen=True, slots=True)
 class ElasticResult:
     """One run."""
 
@@ -64,6 +89,32 @@ class ElasticResult:
     failed_tasks: int
     actions: tuple[RecordedAction, ...]
     looks: tuple[Look, ...]
+    stateful: bool = False
+
+    @property
+    def spreads(self) -> list[Spread]:
+        """For every arrival of executors, who carried the tasks of the 30 s after it."""
+        found = []
+        for before, first in zip(self.looks, self.looks[1:], strict=False):
+            old, now = dict(before.tasks), dict(first.tasks)
+            new = now.keys() - old.keys()
+            later = [look for look in self.looks if 0.0 < look.time_s - first.time_s <= _SPREAD_S]
+            if not new or not old or not later or later[-1].time_s - first.time_s < _SPREAD_S / 2.0:
+                continue
+            end = dict(later[-1].tasks)
+            grown = {name: max(0, end.get(name, 0) - now[name]) for name in now}
+            # Tasks that a new one had before it was first seen are its own as well.
+            grown |= {name: end.get(name, 0) for name in new}
+            found.append(
+                Spread(
+                    first.time_s - self.began_s,
+                    len(new),
+                    sum(grown.values()),
+                    sum(grown[name] for name in new),
+                    len(new) / len(now),
+                )
+            )
+        return found
 
     @property
     def changes(self) -> list[Change]:
@@ -128,7 +179,8 @@ class ElasticResult:
         top = max(self.sizes, default=0)
         follows = top > 1 and self.sizes[-1] < top and all(change.outcome is not None for change in self.changes)
         in_time = self.figures.latency_p95_s is not None and self.figures.latency_p95_s <= self.goal_s
-        return self.is_undisturbed and follows and in_time
+        is_spread = not self.stateful or (bool(self.spreads) and all(spread.is_even for spread in self.spreads))
+        return self.is_undisturbed and follows and in_time and is_spread
 
     @property
     def timeline(self) -> list[Look]:
@@ -146,6 +198,18 @@ class ElasticResult:
             "policy": self.policy,
             "goal_s": self.goal_s,
             "most_executors": self.most,
+            "stateful": self.stateful,
+            "new_executors": [
+                {
+                    "after_s": round(spread.after_s, 1),
+                    "new_executors": spread.new_executors,
+                    "tasks": spread.tasks,
+                    "new_tasks": spread.new_tasks,
+                    "share": round(spread.share, 3),
+                    "fair_share": round(spread.fair_share, 3),
+                }
+                for spread in self.spreads
+            ],
             "is_met": self.is_met,
             "run_ids": list(self.run_ids),
             "first_batch_id": self.batch_ids[0] if self.batch_ids else None,

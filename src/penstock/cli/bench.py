@@ -258,16 +258,19 @@ def elastic(
     most: Annotated[int, typer.Option(min=2, max=16, help="Executors at most; the load needs as many.")] = 4,
     seconds: Annotated[float, typer.Option(min=60, max=3600, help="Seconds of load, up and down again.")] = 240.0,
     store: Annotated[Path | None, typer.Option(help="Keep the action log in this file, for 'penstock log'.")] = None,
+    stateful: Annotated[bool, typer.Option("--stateful", help="Count by key, with state in RocksDB.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let executors follow a load on a Kafka broker and a Standalone cluster of its own, up and down again.
 
     One governed query whose rows wait more than they compute, so that executors add capacity on few cores. Met means:
     up to what the load needs and back, one run of the query, batch numbers without a gap, every row once, no failed
-    task, every decision with its outcome in the log, and 95 % of the rows out within the goal.
+    task, every decision with its outcome in the log, and 95 % of the rows out within the goal. With --stateful also:
+    new executors carry two thirds of an even share of the tasks in their first 30 s.
 
     For example:
       penstock bench elastic
+      penstock bench elastic --stateful --json
       penstock bench elastic --policy reactive --json
     """
     from penstock.bench.elastic import ElasticSetting, bench_elastic  # noqa: PLC0415 - imports Spark
@@ -275,7 +278,7 @@ def elastic(
 
     if policy not in ONLINE_POLICIES:
         raise typer.BadParameter(f"policy {policy!r} is not one of {', '.join(ONLINE_POLICIES)}")
-    setting = ElasticSetting(policy=policy, goal_s=goal, most=most, seconds=seconds, store=store)
+    setting = ElasticSetting(policy=policy, goal_s=goal, most=most, seconds=seconds, store=store, stateful=stateful)
     result = bench_elastic(setting, say=lambda text: typer.echo(text, err=True))
     if as_json:
         print_json(result.to_dict())

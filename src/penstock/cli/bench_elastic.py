@@ -39,6 +39,11 @@ def print_elastic(result: ElasticResult) -> None:
         f"{result.failed_tasks} failed tasks, {result.executor_s:,.0f} executor-seconds"
     )
     typer.echo(f"latency {latency} s (median / 95 % / largest), goal {result.goal_s:g} s")
+    for spread in result.spreads:
+        typer.echo(
+            f"second {spread.after_s:.0f}: {spread.new_executors} new, {spread.new_tasks} of {spread.tasks} tasks "
+            f"in 30 s ({spread.share:.0%}, even is {spread.fair_share:.0%})"
+        )
     for fault in result.faults:
         typer.echo(f"fault: {fault}")
     typer.echo("met" if result.is_met else "missed")

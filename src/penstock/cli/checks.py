@@ -142,6 +142,27 @@ def check_directives(_: Surroundings) -> CheckResult:
     return CheckResult("directives", f"asks the driver: {server.endpoint} answered in {took_ms:.1f} ms")
 
 
+def check_state_locality(surroundings: Surroundings) -> CheckResult:
+    """Look into spark-defaults.conf for the wait that keeps tasks of stateful queries on old executors."""
+    from penstock.spark.state_locality import LOCALITY_KEY, why_state_stays  # noqa: PLC0415 - only this check needs it
+
+    name = "state locality"
+    folder = surroundings.environment.get("SPARK_CONF_DIR")
+    if not folder and surroundings.environment.get("SPARK_HOME"):
+        folder = str(Path(surroundings.environment["SPARK_HOME"], "conf"))
+    file = Path(folder, "spark-defaults.conf") if folder else None
+    if file is None or not file.is_file():
+        return CheckResult(name, f"no spark-defaults.conf; engines of Penstock set {LOCALITY_KEY} themselves")
+    told = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        words = line.replace("=", " ", 1).split(None, 1)
+        if len(words) > 1 and not line.lstrip().startswith("#"):
+            told[words[0]] = words[1].strip()
+    stays = why_state_stays(told.get(LOCALITY_KEY))
+    found = f"{LOCALITY_KEY} = {told.get(LOCALITY_KEY, '3s (default)')} in {file}"
+    return CheckResult(name, found, "" if stays is None else f"put '{LOCALITY_KEY} 0s' into {file}: {stays}")
+
+
 def check_host_name(surroundings: Surroundings) -> CheckResult:
     """Resolve the host's own name: Spark does so when it starts, and dies when it cannot."""
     told = surroundings.environment.get("SPARK_LOCAL_IP")
@@ -206,6 +227,7 @@ checks: list[Check] = [
     check_loopback,
     check_directives,
     check_host_name,
+    check_state_locality,
     check_checkpoint_directory,
     check_private_members,
 ]

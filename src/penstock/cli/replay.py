@@ -44,6 +44,21 @@ def command(
     goal_latency: Annotated[
         str | None, typer.Option(metavar="TIME", help='Age that a row may have, such as "30 seconds".')
     ] = None,
+    trigger: Annotated[
+        str | None, typer.Option(metavar="TIME", help='How often a batch begins, or "none": batch after batch.')
+    ] = None,
+    as_recorded: Annotated[
+        bool, typer.Option("--as-recorded", help="Take the load as it is, instead of scaling it to the peak.")
+    ] = False,
+    price: Annotated[
+        float | None, typer.Option(min=0.0, help="Price of an executor for an hour; a column with the cost is added.")
+    ] = None,
+    keda_rows: Annotated[
+        float | None, typer.Option(min=1.0, help="Rows of lag for each executor, the threshold of keda.")
+    ] = None,
+    exact_signals: Annotated[
+        bool, typer.Option("--exact-signals", help="Show policies exact figures, not what batches report.")
+    ] = False,
     minimum_accuracy: Annotated[
         float | None,
         typer.Option(min=0.0, max=1.0, help="Shed rows too, down to this part: shedding and scaling together."),
@@ -55,7 +70,8 @@ def command(
 ) -> None:
     """Replay recorded loads and compare scaling policies: violations, executor-hours, rescales.
 
-    Every trace is scaled so that its highest load needs --peak-executors, and every policy decides on the same rows. A
+    Every trace is scaled so that its highest load needs --peak-executors, or taken as it is with --as-recorded, and
+    every policy decides on the same rows, by what reports of finished batches tell. A
     sample violates the goal when a tenth of the rows due in it are late. Executor-hours count from the moment an
     executor is asked for, and are compared with those of a clairvoyant that knows the load to come.
 
@@ -66,13 +82,10 @@ def command(
       penstock replay --trace day.csv --policy proactive --policy hpa
       penstock replay --trace traces/ --policy all --json
       penstock replay --trace day.csv --calibration engine.json --out artifacts/replay
+      penstock replay --trace own.csv --as-recorded --calibration engine.json --goal-latency "20 seconds" --price 0.12
       penstock replay --trace traces/ --goal-latency "30 seconds" --minimum-accuracy 0.5
     """
-    from dataclasses import replace  # noqa: PLC0415 - for this alone
-
-    from penstock.model import parse_duration_s  # noqa: PLC0415 - help must not wait for numpy
-    from penstock.sim.calibration import Calibration, read_calibration  # noqa: PLC0415 - help must not wait for numpy
-    from penstock.sim.joint_replay import JointJob, replay_all_jointly  # noqa: PLC0415 - as above
+    from penstock.sim.joint_replay import JointJob, replay_all_jointly  # noqa: PLC0415 - help must not wait for numpy
     from penstock.sim.rate_traces import find_traces  # noqa: PLC0415 - as above
     from penstock.sim.replay import ReplaySettings  # noqa: PLC0415 - as above
     from penstock.sim.replay_table import ReplayJob, by_policy, losses, replay_all  # noqa: PLC0415 - as above
@@ -80,12 +93,22 @@ def command(
     policies = _policies(policy)
     if out is not None:
         require("charts", "--out")  # now, not after the last trace
-    engine = read_calibration(calibration) if calibration else Calibration()
-    if goal_latency is not None:
-        engine = replace(engine, goal_s=parse_duration_s(goal_latency, what="latency goal"))
+    engine = _engine(calibration, goal_latency, trigger, price)
+    if as_recorded and (calibration is None or minimum_accuracy is not None):
+        raise typer.BadParameter(
+            "--as-recorded replays scaling alone, without --minimum-accuracy, and needs --calibration: what an "
+            "executor of yours does in a second ('penstock calibrate', or a JSON object with rows_per_s)"
+        )
     if gaps not in {"bridge", "refuse"}:
         raise typer.BadParameter(f"--gaps {gaps} is not one of bridge, refuse")
-    settings = ReplaySettings(interval_s=interval, peak_executors=peak_executors, seed=seed)
+    settings = ReplaySettings(
+        interval_s=interval,
+        peak_executors=peak_executors,
+        seed=seed,
+        exact=exact_signals,
+        as_recorded=as_recorded,
+        rows_for_each=keda_rows,
+    )
     loads = [_read(path, gaps=gaps, hours=hours) for path in find_traces(trace)]
     if minimum_accuracy is not None:
         online = _online(policy)
@@ -104,7 +127,8 @@ def command(
         summary = {"summary": by_policy(rows), "losses": lost, "charts": charts, "rows": rows}
         print_json(document | {"calibration": _plain(engine)} | summary)
         return
-    _show(rows, ("trace", "hours", "policy", *_SHOWN))
+    shown = (*_SHOWN, *(("executors_max",) if as_recorded else ()), *(("cost",) if price is not None else ()))
+    _show(rows, ("trace", "hours", "policy", *shown))
     if len(loads) > 1:
         typer.echo("\nall traces:")
         _show(by_policy(rows), None)
@@ -116,6 +140,24 @@ def command(
         )
     for chart in charts:
         typer.echo(f"chart: {chart}")
+
+
+def _engine(
+    calibration: Path | None, goal_latency: str | None, trigger: str | None, price: float | None
+) -> Calibration:
+    """The engine of the calibration file, with what was given apart."""
+    from dataclasses import replace  # noqa: PLC0415 - for this alone
+
+    from penstock.model import parse_duration_s  # noqa: PLC0415 - help must not wait for numpy
+    from penstock.sim.calibration import Calibration, read_calibration  # noqa: PLC0415 - as above
+
+    engine = read_calibration(calibration) if calibration else Calibration()
+    if goal_latency is not None:
+        engine = replace(engine, goal_s=parse_duration_s(goal_latency, what="latency goal"))
+    if trigger is not None:
+        trigger_s = 0.0 if trigger == "none" else parse_duration_s(trigger, what="trigger")
+        engine = replace(engine, trigger_s=trigger_s)
+    return engine if price is None else replace(engine, cost_per_hour=price)
 
 
 def _policies(names: Sequence[str]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.cluster.engine_spec import Kubernetes, Standalone, Yarn
 from penstock.errors import ClusterError
 from penstock.spark.standalone_master import PAGE_KEY
+from penstock.spark.state_locality import LOCALITY_KEY, NO_WAIT
 
 if TYPE_CHECKING:
     from penstock.cluster.engine_spec import EngineSpec, Place
@@ -59,6 +60,9 @@ def _common(spec: EngineSpec) -> dict[str, str]:
         "spark.storage.decommission.rddBlocks.enabled": "true",
         # Spark looks every 30 s whether blocks are still to be passed on; an executor would leave that much later.
         "spark.storage.decommission.replicationReattemptInterval": "2s",
+        # A task of a stateful stage prefers the executor that has its state, and waits this long for it (3 s by
+        # default): as long as old executors are free within that time, new ones get nothing to do.
+        LOCALITY_KEY: NO_WAIT,
         # One whose blocks nobody can take would stay for ever.
         "spark.executor.decommission.forceKillTimeout": f"{spec.release_within_s:.0f}s",
     }

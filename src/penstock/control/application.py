@@ -23,7 +23,8 @@ from penstock.control.events import (
 )
 from penstock.control.query_logic import QueryLogic, QueryState
 from penstock.control.scaling.by_name import guarded
-from penstock.control.scaling_tier import ScalingTier, ScalingTierState, scaler_setup
+from penstock.control.scaling_numbers import scaler_setup
+from penstock.control.scaling_tier import ScalingTier, ScalingTierState
 from penstock.control.workload import QueryWorkload, Workload, WorkloadState, sum_of
 from penstock.model.decision import Decision, Govern, Hold, Infeasible, ReadLimit, Unmanaged
 

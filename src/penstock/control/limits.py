@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.model import BatchSignal, PlannedBatch, QuerySpec, SourceSignal, SourceSpec
 
-_ARRIVAL_HALF_LIFE_S = 5.0
+ARRIVAL_HALF_LIFE_S = 5.0
 _ROWS_PER_UNIT_WEIGHT = 0.3
 _BATCHES_TO_IGNORED = 3
 _IGNORED_RATIO = 1.5
@@ -95,7 +95,7 @@ class SourceLimits:
         if known.planned_s is not None and abs(planned_s - known.planned_s) < _SAME_MOMENT_S:
             # Learned when it was planned. Not so one that seems older: the clock was set back, and goes on from there.
             return
-        arrivals = ArrivalRate(_ARRIVAL_HALF_LIFE_S, known)
+        arrivals = ArrivalRate(ARRIVAL_HALF_LIFE_S, known)
         arrivals.update(planned_s=planned_s, rows=source.rows, lag_rows=source.lag_rows)
         self._set(source.index, arrival=arrivals.snapshot())
 

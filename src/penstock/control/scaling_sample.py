@@ -69,7 +69,16 @@ class Sample:
         """The next sample, which begins where this one ends."""
         return Sample(began_s=self.last_s, last_s=self.last_s, shed_rows=self.shed_rows)
 
-    def signal(self, *, executors: int, requested: int, goal_s: float, trigger_s: float | None) -> ScalingSignal:
+    def signal(
+        self,
+        *,
+        executors: int,
+        requested: int,
+        goal_s: float,
+        trigger_s: float | None,
+        start_s: float | None = None,
+        cores_each: float = 1.0,
+    ) -> ScalingSignal:
         """Means over the sample; what one observation did not know, the sample does not know either.
 
         Examples
@@ -81,6 +90,8 @@ class Sample:
         """
         demand = _mean([each.arrival_rows_per_s for each in self.seen])
         backlog = _mean([each.backlog_rows for each in self.seen])
+        newest = self.seen[-1]
+        useful = None if newest.partitions is None else max(1, math.ceil(newest.partitions / max(cores_each, 1.0)))
         return ScalingSignal(
             time_s=self.last_s or 0.0,
             executors=executors,
@@ -88,11 +99,16 @@ class Sample:
             demand_rows_per_s=demand,
             processed_rows_per_s=_mean([each.processed_rows_per_s for each in self.seen]),
             busy_share=_mean([each.busy_share for each in self.seen]),
-            backlog_rows=self.seen[-1].backlog_rows,
+            backlog_rows=newest.backlog_rows,
             backlog_ratio=_backlog_ratio(backlog, demand, goal_s),
             batch_s=_mean([each.batch_s for each in self.seen]),
             trigger_s=trigger_s,
+            batch_rows=_mean([each.batch_rows for each in self.seen]),
             is_shedding=self.is_shedding,
+            newest_rows_per_s=newest.arrival_rows_per_s,
+            goal_s=goal_s,
+            start_s=start_s,
+            useful_executors=useful,
         )
 
 

@@ -8,12 +8,14 @@ to be goes out as decisions, and whoever applies them shows in the next view wha
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from penstock.control.executor_outcomes import ExecutorOutcomes, OutcomeState
 from penstock.control.executor_plan import clamp, plan_step
-from penstock.control.scaling.by_name import ScalerSetup, make_scaler
+from penstock.control.executor_rate import ExecutorRate
+from penstock.control.scaling.by_name import make_scaler
 from penstock.control.scaling.capacity import whole_executors
+from penstock.control.scaling_numbers import ScalingNumbers, scaler_setup
 from penstock.control.scaling_sample import Sample
 from penstock.model.decision import Executors, Fault, Hold, Infeasible
 from penstock.model.evolve import evolve
@@ -27,46 +29,12 @@ if TYPE_CHECKING:
     from penstock.model.application import ExecutorsDeclaration
     from penstock.model.decision import Decision
     from penstock.model.executors import EngineView
-    from penstock.model.scaling import ScaleDecision
+    from penstock.model.scaling import ScaleDecision, ScalingSignal
     from penstock.model.series import SeriesPoint
 
 _MIN_PAUSE_S = 2.0
-_MIN_BUSY = 0.15
-_NEW_RATE_WEIGHT = 0.5
-
-
-class ScalingNumbers(Protocol):
-    """What is set about scaling.
-
-    ``interval_s`` is the length of a sample, ``start_s`` how long an executor is expected to take until one was seen
-    to, ``backlog_ratio`` the limit that policies keep below, ``down_every_s`` the time between two steps down.
-    ``warm_up_s`` is the time from the first complete observation in which nothing is decided, and from a change of size
-    in which nothing is learned of what an executor does: first batches start workers and connections, and what they
-    take says nothing of the load.
-    """
-
-    @property
-    def interval_s(self) -> float: ...  # noqa: D102 - told above
-    @property
-    def start_s(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def backlog_ratio(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def down_every_s(self) -> float: ...  # noqa: D102 - as above
-    @property
-    def warm_up_s(self) -> float: ...  # noqa: D102 - as above
-
-
-def scaler_setup(declaration: ExecutorsDeclaration, settings: ScalingNumbers) -> ScalerSetup:
-    """What a policy and its guards must know of an application, from what is declared and set."""
-    return ScalerSetup(
-        declaration.bounds,
-        interval_s=settings.interval_s,
-        start_s=settings.start_s,
-        backlog_ratio=settings.backlog_ratio,
-        down_every_s=settings.down_every_s,
-        budget_executor_hours=declaration.budget_executor_hours_per_day,
-    )
+_SURE = 0.95
+_BLIND_SAMPLES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,45 +56,11 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class ExecutorRate:
-    """What one executor does in a second of busy time, measured on batches that began after the size had changed."""
-
-    rows_per_s: float | None = None
-    measured_from_s: float = float("-inf")
-    executors: int | None = None
-    valid_from_s: float = float("-inf")
-
-    def after(self, workload: Workload, executors: int, now_s: float, *, warm_up_s: float) -> ExecutorRate:
-        """The rate after an observation.
-
-        Examples
-        --------
-        >>> from penstock.control.workload import Workload
-        >>> load = Workload(processed_rows_per_s=600.0, busy_share=0.75, measured_from_s=95.0)
-        >>> rate = ExecutorRate().after(load, 2, 100.0, warm_up_s=30.0)
-        >>> rate.rows_per_s
-        400.0
-        >>> rate.after(load, 8, 101.0, warm_up_s=30.0).rows_per_s
-        400.0
-        """
-        rate = self
-        if executors != self.executors:
-            # The first size served already when the first batch began; later ones must warm up.
-            valid_from_s = float("-inf") if self.executors is None else now_s + warm_up_s
-            rate = evolve(rate, executors=executors, valid_from_s=valid_from_s)
-        measured_s, busy, done = workload.measured_from_s, workload.busy_share or 0.0, workload.processed_rows_per_s
-        if measured_s is None or measured_s <= rate.measured_from_s or measured_s < rate.valid_from_s:
-            return rate
-        if not done or busy < _MIN_BUSY or executors < 1:
-            return rate
-        new, old = done / busy / executors, rate.rows_per_s
-        smoothed = new if old is None else old + _NEW_RATE_WEIGHT * (new - old)
-        return evolve(rate, rows_per_s=smoothed, measured_from_s=measured_s)
-
-
-@dataclass(frozen=True, slots=True)
 class ScalingTierState:
-    """Snapshot of a :class:`ScalingTier`; ``scaler`` is that of the policy."""
+    """Snapshot of a :class:`ScalingTier`; ``scaler`` is that of the policy.
+
+    ``learned`` is what an earlier run left of it, taken over where the policy is the same.
+    """
 
     decision: Executors | None = None
     decided_s: float = float("-inf")
@@ -141,6 +75,8 @@ class ScalingTierState:
     held: int | None = None
     fault: str = ""
     scaler: Any = None
+    learned: Any = None
+    blind_samples: int = 0
 
 
 class ScalingTier:
@@ -165,10 +101,10 @@ class ScalingTier:
 
     Examples
     --------
-    >>> from types import SimpleNamespace
     >>> from penstock.control.workload import Workload
     >>> from penstock.model import EngineView, Executor, ExecutorBounds, ExecutorsDeclaration
-    >>> settings = SimpleNamespace(interval_s=15.0, start_s=6.0, backlog_ratio=0.4, down_every_s=60.0, warm_up_s=0.0)
+    >>> from penstock.settings import ScalingSettings
+    >>> settings = ScalingSettings(start_s=6.0, warm_up_s=0.0)
     >>> tier = ScalingTier(ExecutorsDeclaration(ExecutorBounds(2, 12)), settings, goal_s=10.0)
     >>> view, load = EngineView((Executor("0"), Executor("1"))), Workload(3_000.0, 0.0, 1.0, 800.0, 1.0, 900.0)
     >>> [decision.reason for decision in tier.observe(view, load, 100.0)]
@@ -201,10 +137,28 @@ class ScalingTier:
         self._outcomes = ExecutorOutcomes(settings.start_s, self._state.outcomes)
         if self._state.scaler is not None:
             self._scaler.restore(self._state.scaler)
+        self._recall()
 
     def snapshot(self) -> ScalingTierState:
         """Everything that decisions depend on; a tier that is built from it goes on exactly where this one stands."""
         return evolve(self._state, outcomes=self._outcomes.snapshot(), scaler=self._scaler.snapshot())
+
+    def remembered(self) -> dict[str, Any] | None:
+        """What the policy learned, as plain data to be kept over a restart; None where it learns nothing."""
+        learned = self._scaler.remembered()
+        return None if learned is None else {"policy": self._scaler.name, "learned": learned}
+
+    def _recall(self) -> None:
+        """Take over what an earlier run left; what does not fit is left alone, and learned anew."""
+        kept = self._state.learned
+        self._state = evolve(self._state, learned=None)
+        if not isinstance(kept, dict) or kept.get("policy") != self._scaler.name:
+            return
+        fresh = self._scaler.snapshot()
+        try:
+            self._scaler.recall(kept["learned"])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self._scaler.restore(fresh)
 
     @property
     def decision(self) -> Executors | None:
@@ -306,7 +260,7 @@ class ScalingTier:
             return []
         pressed = 0 if need is None else need.executors
         self._state = evolve(state, sample=sample.following(), pressed=pressed)
-        return self._ask(sample, need, len(view.serving))
+        return self._ask(sample, need, view)
 
     def _need(self, workload: Workload) -> Need | None:
         """Executors that unshed demand takes, by what one does in busy time; None where nobody presses or knows."""
@@ -317,9 +271,20 @@ class ScalingTier:
         needed = max(1, whole_executors(demand / (rate * self._scaler.fill)))
         return Need(needed, f"{pressure.reason}: {demand:,.0f} rows/s arrive, one executor does {rate:,.0f}")
 
-    def _ask(self, sample: Sample, need: Need | None, executors: int) -> list[Decision]:
-        signal = sample.signal(executors=executors, requested=self.target, goal_s=self.goal_s, trigger_s=self.trigger_s)
+    def _ask(self, sample: Sample, need: Need | None, view: EngineView) -> list[Decision]:
+        serving = len(view.serving)
+        signal = sample.signal(
+            executors=serving,
+            # Where nothing is applied, what was decided before is not there: each decision is by what is.
+            requested=self.target if self._is_acting else max(1, serving),
+            goal_s=self.goal_s,
+            trigger_s=self.trigger_s,
+            start_s=self.starts.quantile_s(_SURE),
+            cores_each=view.cores / max(1, serving),
+        )
         is_pressed = self._state.pressure is not None
+        if not self._settings.bound_by_partitions:
+            signal = evolve(signal, useful_executors=None)
         signal = evolve(signal, need=need, is_shedding=signal.is_shedding or is_pressed)
         try:
             found = self._scaler.decide(signal)
@@ -330,7 +295,24 @@ class ScalingTier:
         wanted = found.wanted if is_refused and found.wanted is not None else found.executors
         cause = "pressure" if need is not None and found.reason.startswith(need.reason) else self._scaler.name
         self._state = evolve(self._state, answer=Answer(wanted, found.reason, cause), fault="")
-        return self._held_back(found, cause)
+        told = self._told_blind(signal)
+        if found.notice:
+            told.append(Hold(cause=self._scaler.name, reason=found.notice))
+        return [*told, *self._held_back(found, cause)]
+
+    def _told_blind(self, signal: ScalingSignal) -> list[Decision]:
+        """Say once that signals are missing; the first batches tell nothing yet, so not in the first samples."""
+        blind = 0 if signal.is_complete else self._state.blind_samples + 1
+        self._state = evolve(self._state, blind_samples=blind)
+        if blind != _BLIND_SAMPLES:
+            return []
+        names = {"rows that arrive": signal.demand_rows_per_s, "rows that wait": signal.backlog_rows}
+        missing = [name for name, value in names.items() if value is None] or ["what batches did"]
+        reason = (
+            f"nobody tells the {' and the '.join(missing)}: executors stay as they are; read from a source that tells "
+            "how many rows wait (Kafka, files), and look with 'penstock status' whether every query has batches"
+        )
+        return [Hold(cause="signals", reason=reason)]
 
     def _held_back(self, found: ScaleDecision, cause: str) -> list[Decision]:
         """A wish that the guards hold back is told once, as long as it is the same."""

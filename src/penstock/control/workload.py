@@ -39,6 +39,10 @@ class Workload:
         Rows that were dropped.
     measured_from_s
         When the oldest of the batches was planned that rates and busy share are of; None while there are none.
+    batch_rows
+        Rows that all queries together worked off in a batch of that length.
+    partitions
+        Most tasks that a stage of a batch has work for; None where a source does not tell its partitions.
     """
 
     arrival_rows_per_s: float | None = None
@@ -49,9 +53,11 @@ class Workload:
     backlog_rows: float | None = None
     shed_rows_per_s: float | None = None
     measured_from_s: float | None = None
+    batch_rows: float | None = None
+    partitions: int | None = None
 
 
-IDLE = Workload(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+IDLE = Workload(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, batch_rows=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class WorkloadState:
     shed_rows_per_s: float | None = None
     busy_share: float | None = None
     measured_from_s: float | None = None
+    partitions: int | None = None
 
 
 class QueryWorkload:
@@ -120,6 +127,7 @@ class QueryWorkload:
             lag_rows=signal.lag_rows,
             kept_rows=kept_rows,
             shed_rows=signal.rows - kept_rows,
+            partitions=signal.partitions,
         )
 
     def at(self, now_s: float, *, arrival_rows_per_s: float | None, idle: bool = False) -> Workload | None:
@@ -148,6 +156,8 @@ class QueryWorkload:
             backlog,
             state.shed_rows_per_s,
             state.measured_from_s,
+            state.kept_rows,
+            state.partitions,
         )
 
     @staticmethod
@@ -176,6 +186,10 @@ def sum_of(workloads: Iterable[Workload | None]) -> Workload:
     """
     known = [workload for workload in workloads if workload is not None]
     shares = [workload.busy_share for workload in known]
+    longest = max(
+        (each for each in known if each.batch_s is not None), key=lambda each: each.batch_s or 0.0, default=None
+    )
+    partitions = [workload.partitions for workload in known]
     return Workload(
         arrival_rows_per_s=_total([workload.arrival_rows_per_s for workload in known]),
         lag_rows=_total([workload.lag_rows for workload in known]),
@@ -185,7 +199,19 @@ def sum_of(workloads: Iterable[Workload | None]) -> Workload:
         backlog_rows=_total([workload.backlog_rows for workload in known]),
         shed_rows_per_s=_total([workload.shed_rows_per_s for workload in known]),
         measured_from_s=min((w.measured_from_s for w in known if w.measured_from_s is not None), default=None),
+        batch_rows=None if longest is None else _rows_in(longest, known),
+        # Queries run side by side, so their tasks add up.
+        partitions=None if None in partitions or not partitions else sum(count or 0 for count in partitions),
     )
+
+
+def _rows_in(longest: Workload, all_of_them: list[Workload]) -> float | None:
+    """Rows of all queries in the time of one batch: what else ran meanwhile took its part of the executors."""
+    own = longest.batch_rows
+    total = _total([workload.processed_rows_per_s for workload in all_of_them])
+    if len(all_of_them) == 1 or own is None or not total or not longest.processed_rows_per_s:
+        return own
+    return own * total / longest.processed_rows_per_s
 
 
 def _total(values: list[float | None]) -> float | None:

@@ -7,6 +7,7 @@ Detectors of :mod:`river` are kept behind one small interface, beside the thesis
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -107,6 +108,45 @@ class Adwin(ChangeDetector):
     def reset(self) -> None:
         """Forget everything."""
         self._river = _adwin(self._delta)
+
+
+class Referenced(ChangeDetector):
+    """Any detector on values over their own scatter, as far as that is known by then: without look-ahead.
+
+    Mean and deviation are those of the first ``count`` values since the start or the last alarm; the detector sees what
+    follows, in deviations from that mean.
+
+    Examples
+    --------
+    >>> detector = Referenced(FixedThreshold(3.0), count=4)
+    >>> [detector.update(value) for value in (9.0, 11.0, 9.0, 11.0, 10.5, 14.0)]
+    [None, None, None, None, None, 0]
+    """
+
+    name: ClassVar[str] = "referenced"
+
+    def __init__(self, inner: ChangeDetector, *, count: int = 20) -> None:
+        self.inner = inner
+        self.count = count
+        self._first: list[float] = []
+
+    def update(self, value: float) -> int | None:
+        """Learn a value."""
+        if len(self._first) < self.count:
+            self._first.append(value)
+            return None
+        mean = sum(self._first) / self.count
+        variance = sum((each - mean) ** 2 for each in self._first) / self.count
+        deviation = max(math.sqrt(variance), 1e-3 * abs(mean), 1e-9)
+        alarm = self.inner.update((value - mean) / deviation)
+        if alarm is not None:
+            self.reset()
+        return alarm
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._first = []
+        self.inner.reset()
 
 
 class AnyOf(ChangeDetector):

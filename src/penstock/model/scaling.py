@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-ONLINE_POLICIES = ("proactive", "reactive", "hpa", "keda", "dstreams", "ds2", "flink", "static")
+ONLINE_POLICIES = ("proactive", "reactive", "hpa", "keda", "dstreams", "ds2", "flink", "spark", "static")
 """Policies by name, all that decide while the load comes; a clairvoyant has to know it beforehand."""
 
 
@@ -40,6 +40,8 @@ class ScalingSignal:
     demand_rows_per_s
         Rows that arrived, the ones that a guard dropped included. A scaler that looked at kept rows would take its own
         shedding for a lighter load, and never add what is missing.
+    newest_rows_per_s
+        Rows that arrived by the newest report of the sample: a burst is in it before it is in the mean.
     processed_rows_per_s
         Rows that were worked off.
     busy_share
@@ -49,12 +51,18 @@ class ScalingSignal:
     backlog_ratio
         Mean number of rows that are not done, over the rows that arrive within the latency goal: the thesis's slow
         records, queue over workload.
-    batch_s, trigger_s
-        Mean length of a batch, and how often one is to begin.
+    batch_s, batch_rows, trigger_s
+        Mean length of a batch, rows that such a batch worked on, and how often one is to begin.
     is_shedding
         Whether rows were shed: then nothing is removed, whatever a policy computes.
     need
         What the demand takes where it cannot wait for the policy; no answer may be below it.
+    goal_s
+        Latency goal of the query.
+    start_s
+        How long executors took to come, in nineteen cases of twenty; None before one was seen to.
+    useful_executors
+        Executors that there are tasks for, by the partitions of sources and state; more would idle.
     """
 
     time_s: float
@@ -67,8 +75,13 @@ class ScalingSignal:
     backlog_ratio: float | None
     batch_s: float | None = None
     trigger_s: float | None = None
+    batch_rows: float | None = None
     is_shedding: bool = False
     need: Need | None = None
+    newest_rows_per_s: float | None = None
+    goal_s: float | None = None
+    start_s: float | None = None
+    useful_executors: int | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -95,13 +108,15 @@ class ScalingSignal:
 class ScaleDecision:
     """How many executors there are to be, and why.
 
-    ``wanted`` is what the scaler asked for before guards, where that differs from ``executors``.
+    ``wanted`` is what the scaler asked for before guards, where that differs from ``executors``. ``notice`` is
+    something to be put on record whatever is decided, such as rows that have become more expensive.
     """
 
     executors: int
     reason: str
     kind: ScaleKind = ScaleKind.SCALE
     wanted: int | None = None
+    notice: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Give the decision as plain data."""

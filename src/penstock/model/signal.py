@@ -88,7 +88,8 @@ class BatchSignal:
     """One finished micro-batch of a query.
 
     ``started_s`` and ``finished_s`` are seconds since the epoch on the driver's clock; ``duration_s`` is what Spark
-    reports as ``triggerExecution``, split by phase in ``phases_s``.
+    reports as ``triggerExecution``, split by phase in ``phases_s``. ``partitions`` is the most tasks that one of its
+    stages has work for; None where a source does not tell.
     """
 
     query: QueryName
@@ -101,6 +102,7 @@ class BatchSignal:
     state_rows: int = 0
     state_bytes: int = 0
     guard: GuardSignal | None = None
+    partitions: int | None = None
 
     @property
     def work_rows(self) -> int:

@@ -15,11 +15,12 @@ PAPER_MEMORY_MB = 144.0
 _STEADY = """
 import json, time, math
 import psutil
-from penstock.control.scaling import Autoscaler, AutoscalerSettings
 from penstock.control.scaling.guards import Guarded, GuardSettings
 from penstock.model.scaling import ScalingSignal
+from penstock.research.thesis_scaler import ThesisScaler
+from penstock.research.thesis_settings import ThesisSettings
 
-process, scaler = psutil.Process(), Autoscaler(AutoscalerSettings(train_every=300))
+process, scaler = psutil.Process(), ThesisScaler(ThesisSettings(train_every=300))
 guarded = Guarded(scaler, GuardSettings())
 
 def seen(step):

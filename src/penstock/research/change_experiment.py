@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.errors import InvalidProfileError
-from penstock.estimate.change import Adwin, ChangeDetector, FixedThreshold, PageHinkley
+from penstock.estimate.change import Adwin, ChangeDetector, FixedThreshold, PageHinkley, Referenced
 from penstock.estimate.two_lines import TwoLines
-from penstock.research.change_scores import alarms_of, change_point_f1, matched, standardised, window_score
+from penstock.research.change_scores import alarms_of, change_point_f1, matched, window_score
 from penstock.research.label_files import AnnotatedSeries, WindowedSeries, read_annotated, read_windowed
 
 if TYPE_CHECKING:
@@ -33,19 +33,23 @@ class _Silent(ChangeDetector):
 
 DETECTORS: dict[str, Callable[[], ChangeDetector]] = {
     SILENCE: _Silent,
-    "threshold 0.08": FixedThreshold,
-    "page_hinkley": lambda: PageHinkley(fewest=10, delta=0.5, threshold=20.0),
-    "adwin": lambda: Adwin(delta=0.002),
+    "threshold 0.08": lambda: Referenced(FixedThreshold()),
+    "page_hinkley": lambda: Referenced(PageHinkley(fewest=10, delta=0.5, threshold=20.0)),
+    "adwin": lambda: Referenced(Adwin(delta=0.002)),
     "two_lines": TwoLines,
 }
-"""Every detector by the name in the table, on series of mean zero and deviation one."""
+"""Every detector by the name in the table.
+
+None sees more of a series than there is by then: two lines compare squared residuals, whatever their scale, and the
+others get deviations from the mean of the first values since the last alarm.
+"""
 
 
 def score_annotated(series: Sequence[AnnotatedSeries], maker: Callable[[], ChangeDetector]) -> Row:
     """Mean F1 over series with annotated change points, and how many values after a true change the alarm came."""
     scores, delays, count = [], [], 0
     for one in series:
-        alarms = [alarm for values in one.values for alarm in alarms_of(maker(), standardised(values))]
+        alarms = [alarm for values in one.values for alarm in alarms_of(maker(), values)]
         count += len(alarms)
         scores.append(change_point_f1(one.annotations, [alarm.changed for alarm in alarms]))
         truth = sorted({point for points in one.annotations.values() for point in points})
@@ -64,7 +68,7 @@ def score_windowed(series: Sequence[WindowedSeries], maker: Callable[[], ChangeD
     hits = missed = false_alarms = 0
     delays: list[float] = []
     for one in series:
-        alarms = alarms_of(maker(), standardised(one.values))
+        alarms = alarms_of(maker(), one.values)
         score = window_score([float(one.times_s[alarm.raised]) for alarm in alarms], one.windows)
         hits += score.hits
         missed += score.missed

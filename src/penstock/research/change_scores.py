@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.estimate.change import ChangeDetector
@@ -27,10 +26,12 @@ class Alarm:
 
 
 def alarms_of(detector: ChangeDetector, values: NDArray[np.float64]) -> list[Alarm]:
-    """Feed a series, one value after the other."""
+    """Feed a series, one value after the other; gaps take the value before them."""
     found = []
+    last = 0.0
     for place, value in enumerate(values):
-        ago = detector.update(float(value))
+        last = last if math.isnan(value) else float(value)
+        ago = detector.update(last)
         if ago is not None:
             found.append(Alarm(place, max(0, place - ago)))
     return found
@@ -114,13 +115,3 @@ def window_score(times_s: Sequence[float], windows: Sequence[tuple[float, float]
             delays.append(inside[0] - begin)
     outside = sum(1 for time in times_s if not any(begin <= time <= end for begin, end in windows))
     return WindowScore(len(delays), len(windows) - len(delays), outside, tuple(delays))
-
-
-def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean zero and deviation one; gaps take the value before them."""
-    filled = np.array(values, dtype=np.float64)
-    for place in range(1, filled.size):
-        if math.isnan(filled[place]):
-            filled[place] = filled[place - 1]
-    deviation = float(filled.std())
-    return np.asarray((filled - filled.mean()) / (deviation if deviation > 0 else 1.0))

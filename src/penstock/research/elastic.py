@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.control.scaling import Autoscaler, AutoscalerSettings, Reactive
+from penstock.control.scaling import Reactive
 from penstock.model.profile import LoadProfile
+from penstock.research.thesis_scaler import ThesisScaler
+from penstock.research.thesis_settings import ThesisSettings
 from penstock.sim.calibration import Calibration
 from penstock.sim.executors import ExecutorPlant
 
@@ -92,7 +94,7 @@ def run_elastic(
 
 def _predictions(run: ElasticRun, scaler: Scaler) -> None:
     share = demand = float("nan")
-    if isinstance(scaler, Autoscaler):
+    if isinstance(scaler, ThesisScaler):
         model = scaler.learned.model
         demand = scaler.forecast.predict(5.0) or float("nan")
         if model is not None:
@@ -101,10 +103,10 @@ def _predictions(run: ElasticRun, scaler: Scaler) -> None:
     run.predicted_demand.append(demand)
 
 
-def autoscaler(*, explores_ahead: bool, train_every: int, ahead_s: float = 60.0) -> Autoscaler:
+def autoscaler(*, explores_ahead: bool, train_every: int, ahead_s: float = 60.0) -> ThesisScaler:
     """The proactive scaler with the settings of the thesis: lambda 0.05, k 250, alpha 0.9, beta 0.4."""
-    return Autoscaler(
-        AutoscalerSettings(
+    return ThesisScaler(
+        ThesisSettings(
             max_executors=MOST,
             limit=LIMIT,
             ahead_s=ahead_s,
@@ -148,7 +150,7 @@ class Exploration:
     """The first experiment: five hours of exploration, and what they taught."""
 
     run: ElasticRun
-    scaler: Autoscaler
+    scaler: ThesisScaler
 
 
 def explore(*, seed: int = 1) -> Exploration:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.control.scaling import Autoscaler, AutoscalerSettings, Gains, Guarded, GuardSettings
+from penstock.control.scaling import Guarded, GuardSettings
 from penstock.model.executors import ExecutorBounds
+from penstock.research.hysteresis import Gains
+from penstock.research.thesis_scaler import ThesisScaler
+from penstock.research.thesis_settings import ThesisSettings
 from penstock.sim.replay import ReplaySettings, clairvoyant_plan, run_policy
 
 if TYPE_CHECKING:
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.sim.calibration import Calibration
 
 GRID = tuple((up, down) for up in (0.5, 0.7, 0.9, 1.0) for down in (0.2, 0.4, 0.7, 1.0))
+LIMIT = 0.4
+"""Backlog ratio that must not be reached: batches of 8 s at a goal of 30 s."""
 VIOLATION_EXECUTOR_HOURS = 0.5
 """What a sample in violation is worth: about two minutes of fifteen executors."""
 
@@ -54,17 +59,15 @@ def search_gains(
     tried = []
     for number, (up, down) in enumerate(grid, start=1):
         gains = Gains(up, down)
-        inner = Autoscaler(
-            AutoscalerSettings(
+        inner = ThesisScaler(
+            ThesisSettings(
                 max_executors=settings.most,
-                limit=settings.limit,
+                limit=LIMIT,
                 ahead_s=calibration.start_s + 2.0 * settings.interval_s,
                 gains=gains,
             )
         )
-        scaler = Guarded(
-            inner, GuardSettings(ExecutorBounds(max_executors=settings.most), backlog_ratio=settings.limit)
-        )
+        scaler = Guarded(inner, GuardSettings(ExecutorBounds(max_executors=settings.most), backlog_ratio=LIMIT))
         run = run_policy(rates, scaler, calibration, settings, executors=int(plan[0]), policy="proactive")
         violations = sum(share >= settings.late_share for share in run.late_share)
         tried.append(GainsTried(gains, violations, run.paid_executor_s / 3600.0, run.rescales))

@@ -42,6 +42,9 @@ class Calibration:
         Standard deviation of the logarithm of batch times.
     cost_per_hour
         Price of an executor, from the moment it is asked for.
+    partitions
+        Executors that there is work for: partitions of the topic or of the state over the cores of an executor; 0 is
+        no bound.
     """
 
     start_s: float = 30.0
@@ -52,6 +55,7 @@ class Calibration:
     pause_s: float = 0.0
     noise: float = 0.05
     cost_per_hour: float = 0.1
+    partitions: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -5,9 +5,10 @@ grid of seconds. A batch takes the rows that have arrived (no more than fit into
 
     overhead + rows / (executors * rows_per_s),
 
-times a little noise. Executors that become ready serve from the next batch on; those that go are gone at the next
-batch. A row is late if it is not done within the goal after its arrival; it is counted in the second in which it was
-due, so that a query which does nothing at all is late, too.
+times a little noise. No more executors work than there are partitions, and rows may become cheaper or more expensive
+with time. Executors that become ready serve from the next batch on; those that go are gone at the next batch. A row
+is late if it is not done within the goal after its arrival; it is counted in the second in which it was due, so that a
+query which does nothing at all is late, too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 
 from penstock.estimate.compiled import compiled
 from penstock.model.scaling import ScalingSignal
+from penstock.sim.reports import Reports
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,12 +31,13 @@ if TYPE_CHECKING:
 
 _MOST_PENDING = 1_024
 _NOISE_LENGTH = 8_192
+_MOST_REPORTS = 4_096
 
 # Places in the state of the loop.
-_NOW, _SERVING, _TAKEN, _DONE, _BATCH_END, _BATCH_START, _BATCH_ROWS, _NEXT_TRIGGER, _BATCHES, _PAUSED = range(10)
-_STATE_SIZE = 10
+_NOW, _SERVING, _TAKEN, _DONE, _BATCH_END, _BATCH_START, _BATCH_ROWS, _NEXT_TRIGGER, _BATCHES, _PAUSED, _LAG = range(11)
+_STATE_SIZE = 11
 # Places in what a stretch of time gives.
-ARRIVED, PROCESSED, BUSY_S, QUEUE_ROWS_S, LATE, DUE, BATCH_COUNT, BATCH_SUM_S, PAID_S, SERVING_S = range(10)
+ARRIVED, PROCESSED, BUSY_S, QUEUE_ROWS_S, LATE, DUE, BATCH_COUNT, BATCH_SUM_S, PAID_S, BATCH_ROWS = range(10)
 _SUMS_SIZE = 10
 
 
@@ -50,16 +53,18 @@ def _arrived(cumulative: FloatArray, time_s: float) -> float:
 
 
 @compiled
-def _advance(  # noqa: C901 - one loop over events; compiled calls between its parts would double its time
+def _advance(  # noqa: C901, PLR0915 - one loop over events; compiled calls between its parts would double its time
     state: FloatArray,
     pending: FloatArray,
     cumulative: FloatArray,
     noise: FloatArray,
+    speeds: FloatArray,
     numbers: FloatArray,
+    reports: FloatArray,
     until_s: float,
 ) -> FloatArray:
-    """Run until a moment; changes ``state`` and ``pending`` and gives sums over the stretch."""
-    start_overhead, rate, trigger, goal = numbers[0], numbers[1], numbers[2], numbers[3]
+    """Run until a moment; changes ``state``, ``pending`` and ``reports`` and gives sums over the stretch."""
+    start_overhead, rate, trigger, goal, partitions = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
     sums = np.zeros(_SUMS_SIZE)
     while state[_NOW] < until_s:
         now = state[_NOW]
@@ -72,6 +77,12 @@ def _advance(  # noqa: C901 - one loop over events; compiled calls between its p
         # 2. a batch that ends, or begins, before the second is over
         if state[_BATCH_END] >= 0.0 and state[_BATCH_END] <= now:
             state[_DONE] = state[_TAKEN]
+            place = int(sums[BATCH_COUNT])
+            reports[place, 0] = state[_BATCH_START]
+            reports[place, 1] = state[_BATCH_END]
+            reports[place, 2] = state[_BATCH_ROWS]
+            reports[place, 3] = state[_LAG]
+            sums[BATCH_ROWS] += state[_BATCH_ROWS]
             sums[BATCH_COUNT] += 1.0
             sums[BATCH_SUM_S] += state[_BATCH_END] - state[_BATCH_START]
             state[_BATCH_END] = -1.0
@@ -79,14 +90,15 @@ def _advance(  # noqa: C901 - one loop over events; compiled calls between its p
             begin = max(state[_NEXT_TRIGGER], state[_PAUSED])
             if begin <= now:
                 waiting = _arrived(cumulative, now) - state[_TAKEN]
-                most = max(0.0, goal / 2.0 - start_overhead) * state[_SERVING] * rate
-                rows = min(waiting, most)
+                work = min(state[_SERVING], partitions) * rate * speeds[min(int(now), speeds.size - 1)]
+                rows = min(waiting, max(0.0, goal / 2.0 - start_overhead) * work)
                 state[_BATCHES] += 1.0
                 factor = noise[int(state[_BATCHES]) % noise.size]
                 state[_BATCH_START] = now
                 state[_BATCH_ROWS] = rows
-                state[_BATCH_END] = now + factor * (start_overhead + rows / (state[_SERVING] * rate))
+                state[_BATCH_END] = now + factor * (start_overhead + rows / work)
                 state[_TAKEN] += rows
+                state[_LAG] = waiting - rows
                 # A trigger that was missed is made up for at once; the next ones are on the grid again.
                 state[_NEXT_TRIGGER] = (int(now / trigger) + 1) * trigger if trigger > 0.0 else now
             elif begin < stop:
@@ -109,7 +121,6 @@ def _advance(  # noqa: C901 - one loop over events; compiled calls between its p
             if pending[place] >= 0.0:
                 starting += 1
         sums[PAID_S] += (state[_SERVING] + starting) * span
-        sums[SERVING_S] += state[_SERVING] * span
         sums[ARRIVED] += _arrived(cumulative, stop) - _arrived(cumulative, now)
         state[_NOW] = stop
     return sums
@@ -117,9 +128,13 @@ def _advance(  # noqa: C901 - one loop over events; compiled calls between its p
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One stretch of simulated time: what a scaler sees of it, and what it does not."""
+    """One stretch of simulated time: what a scaler sees of it, and what it does not.
+
+    ``signal`` is exact; ``reported`` is what the reports of finished batches tell by then, as a live scaler sees it.
+    """
 
     signal: ScalingSignal
+    reported: ScalingSignal
     late_rows: float
     due_rows: float
     paid_executor_s: float
@@ -143,6 +158,9 @@ class ExecutorPlant:
         How many serve at the start.
     seed
         Of the noise of batch times.
+    speeds
+        Factor of what an executor does, second by second; the last one holds. Rows that become more expensive are a
+        factor below one.
 
     Examples
     --------
@@ -156,12 +174,32 @@ class ExecutorPlant:
     (3, 0.0)
     """
 
-    def __init__(self, rates: FloatArray, calibration: Calibration, *, executors: int = 1, seed: int = 0) -> None:
+    def __init__(
+        self,
+        rates: FloatArray,
+        calibration: Calibration,
+        *,
+        executors: int = 1,
+        seed: int = 0,
+        speeds: FloatArray | None = None,
+    ) -> None:
         self.calibration = calibration
         self._cumulative = np.concatenate(([0.0], np.cumsum(rates)))
         self._numbers = np.array(
-            [calibration.overhead_s, calibration.rows_per_s, calibration.trigger_s, calibration.goal_s]
+            [
+                calibration.overhead_s,
+                calibration.rows_per_s,
+                calibration.trigger_s,
+                calibration.goal_s,
+                calibration.partitions or np.inf,
+            ]
         )
+        self._speeds = np.ones(1) if speeds is None else np.asarray(speeds, dtype=np.float64)
+        self._batches = np.zeros((_MOST_REPORTS, 4))
+        self._reports = Reports(calibration.goal_s)
+        self._first_ready_s = float("inf")
+        self.finished: list[list[float]] = []
+        """Batches that ended in the last stretch: start, end, rows, and rows left waiting."""
         draws = np.random.default_rng(seed).normal(0.0, calibration.noise, _NOISE_LENGTH)
         self._noise = np.exp(draws)
         self._pending = np.full(64, -1.0)
@@ -209,7 +247,17 @@ class ExecutorPlant:
     def run(self, until_s: float) -> Sample:
         """Go on until a moment and tell what was seen."""
         span_s = until_s - self.now_s
-        sums = _advance(self._state, self._pending, self._cumulative, self._noise, self._numbers, until_s)
+        began_s = self.now_s
+        sums = _advance(
+            self._state,
+            self._pending,
+            self._cumulative,
+            self._noise,
+            self._speeds,
+            self._numbers,
+            self._batches,
+            until_s,
+        )
         demand = sums[ARRIVED] / span_s
         backlog = _arrived(self._cumulative, until_s) - self._state[_DONE]
         queue = sums[QUEUE_ROWS_S] / span_s
@@ -224,8 +272,14 @@ class ExecutorPlant:
             backlog_ratio=_backlog_ratio(queue, demand, self.calibration.goal_s),
             batch_s=float(sums[BATCH_SUM_S] / sums[BATCH_COUNT]) if sums[BATCH_COUNT] else None,
             trigger_s=self.calibration.trigger_s or None,
+            batch_rows=float(sums[BATCH_ROWS] / sums[BATCH_COUNT]) if sums[BATCH_COUNT] else None,
+            goal_s=self.calibration.goal_s,
+            start_s=self.calibration.start_s if until_s >= self._first_ready_s else None,
+            useful_executors=self.calibration.partitions or None,
         )
-        return Sample(signal, float(sums[LATE]), float(sums[DUE]), float(sums[PAID_S]))
+        self.finished = self._batches[: int(sums[BATCH_COUNT])].tolist()
+        reported = self._reports.sample(self.finished, began_s, signal)
+        return Sample(signal, reported, float(sums[LATE]), float(sums[DUE]), float(sums[PAID_S]))
 
     def _start(self, count: int) -> None:
         free = np.flatnonzero(self._pending < 0.0)
@@ -235,6 +289,7 @@ class ExecutorPlant:
             self._pending = np.concatenate((self._pending, np.full(count, -1.0)))
             free = np.flatnonzero(self._pending < 0.0)
         self._pending[free[:count]] = self.now_s + self.calibration.start_s
+        self._first_ready_s = min(self._first_ready_s, self.now_s + self.calibration.start_s)
 
     def _remove(self, count: int) -> None:
         starting = np.flatnonzero(self._pending >= 0.0)

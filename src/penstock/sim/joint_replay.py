@@ -113,7 +113,6 @@ def run_jointly(
         {
             "scaling.interval_s": float(settings.interval_s),
             "scaling.start_s": calibration.start_s,
-            "scaling.backlog_ratio": settings.limit,
         }
     )
     query = SimulatedQuery(

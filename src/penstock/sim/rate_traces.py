@@ -91,9 +91,30 @@ def scaled_to(
 
     A trace of 0.2 requests a second is a shape, not a load: it is replayed as if it were as large as the engine.
     """
+    peak = _peak(trace, window_s)
+    height = 0.999 * peak_executors * calibration.rows_per_s * calibration.sustainable_share / peak
+    return _drawn(trace, height, seed)
+
+
+def as_recorded(trace: RateTrace, *, seed: int = 0) -> RateTrace:
+    """A trace as the load that it is: whole rows, drawn around the recorded rates.
+
+    Examples
+    --------
+    >>> float(as_recorded(RateTrace("own", np.full(4_000, 250.0))).rates.mean().round())
+    250.0
+    """
+    _peak(trace, 1)
+    return _drawn(trace, 1.0, seed)
+
+
+def _peak(trace: RateTrace, window_s: int) -> float:
     peak = float(window_means(trace.rates, window_s).max())
     if peak <= 0:
         raise InvalidProfileError(f"trace {trace.name!r} has no load at all: its rates are all 0")
-    height = 0.999 * peak_executors * calibration.rows_per_s * calibration.sustainable_share / peak
+    return peak
+
+
+def _drawn(trace: RateTrace, height: float, seed: int) -> RateTrace:
     drawn = np.random.default_rng(seed).poisson(trace.rates * height)
     return RateTrace(trace.name, drawn.astype(np.float64))

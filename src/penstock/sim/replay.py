@@ -41,20 +41,27 @@ class ReplaySettings:
         Executors that the highest load of the trace needs; the trace is scaled to it.
     late_share
         Share of rows over the goal from which a sample violates it.
-    limit
-        Backlog ratio that the proactive and the reactive policy keep below.
+    as_recorded
+        Whether the trace is taken as it is; the peak's executors then follow from it.
+    rows_for_each
+        Rows of lag for each executor, the threshold of ``keda``; None is what an executor does from one batch to the
+        next.
+    exact
+        Whether policies see exact signals; else they see what reports of finished batches tell, as live ones do.
     """
 
     interval_s: int = 15
     peak_executors: int = 20
     late_share: float = 0.1
-    limit: float = 0.4
     seed: int = 0
+    exact: bool = False
+    as_recorded: bool = False
+    rows_for_each: float | None = None
 
     @property
     def most(self) -> int:
         """Executors that may be asked for: a quarter more than the peak needs, to catch up."""
-        return round(_ROOM * self.peak_executors)
+        return max(self.peak_executors + 1, round(_ROOM * self.peak_executors))
 
 
 @dataclass(slots=True)
@@ -87,13 +94,13 @@ def run_policy(
     moments = range(settings.interval_s, rates.size + 1, settings.interval_s)
     for until_s in moments:
         sample = plant.run(float(until_s))
-        signal = sample.signal
+        signal = sample.signal if settings.exact else sample.reported
         run.paid_executor_s += sample.paid_executor_s
         run.late_rows += sample.late_rows
         run.due_rows += sample.due_rows
         run.executors.append(signal.requested)
-        run.demand.append(signal.demand_rows_per_s or 0.0)
-        run.backlog_ratio.append(signal.backlog_ratio or 0.0)
+        run.demand.append(sample.signal.demand_rows_per_s or 0.0)
+        run.backlog_ratio.append(sample.signal.backlog_ratio or 0.0)
         run.late_share.append(sample.late_share)
         decision = scaler.decide(signal)
         if decision.executors != signal.requested:
@@ -159,8 +166,7 @@ def scaler_setup(calibration: Calibration, settings: ReplaySettings, *, peak: in
         ExecutorBounds(max_executors=settings.most),
         interval_s=settings.interval_s,
         start_s=calibration.start_s,
-        backlog_ratio=settings.limit,
-        rows_for_each=calibration.rows_per_s * wait_s,
+        rows_for_each=settings.rows_for_each or calibration.rows_per_s * wait_s,
         peak=peak,
     )
 

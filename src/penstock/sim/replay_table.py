@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.sim.parallel import run_all
-from penstock.sim.rate_traces import RateTrace, scaled_to
-from penstock.sim.replay import POLICIES, YARDSTICKS, ReplaySettings, Row, Run, replay, summarise
+from penstock.sim.rate_traces import RateTrace, as_recorded, scaled_to
+from penstock.sim.replay import POLICIES, YARDSTICKS, ReplaySettings, Row, Run, needed_sizes, replay, summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from penstock.sim.calibration import Calibration
 
@@ -41,19 +43,24 @@ class ReplayResult:
 
 def replay_one(job: ReplayJob) -> ReplayResult:
     """Replay one trace with every policy."""
-    settings = job.settings
-    scaled = scaled_to(
-        job.trace,
-        job.calibration,
-        peak_executors=settings.peak_executors,
-        window_s=settings.interval_s,
-        seed=settings.seed,
-    )
-    runs = replay(scaled.rates, job.calibration, settings, policies=job.policies)
+    rates, settings = _load(job)
+    runs = replay(rates, job.calibration, settings, policies=job.policies)
     wanted = {policy: run for policy, run in runs.items() if policy in job.policies}
     rows = [row for row in summarise(runs, job.calibration, settings) if row["policy"] in wanted]
     rows = [{"trace": job.trace.name, "hours": round(job.trace.hours, 2), **row} for row in rows]
     return ReplayResult(job.trace.name, rows, wanted if job.keep_runs else {})
+
+
+def _load(job: ReplayJob) -> tuple[NDArray[np.float64], ReplaySettings]:
+    """The rows of every second, and the settings with the executors that their peak needs."""
+    settings = job.settings
+    if settings.as_recorded:
+        rates = as_recorded(job.trace, seed=settings.seed).rates
+        peak = int(needed_sizes(rates, job.calibration, settings).max())
+        return rates, replace(settings, peak_executors=peak)
+    window_s, peak = settings.interval_s, settings.peak_executors
+    scaled = scaled_to(job.trace, job.calibration, peak_executors=peak, window_s=window_s, seed=settings.seed)
+    return scaled.rates, settings
 
 
 def replay_all(

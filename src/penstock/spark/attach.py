@@ -31,11 +31,13 @@ from penstock.spark.executor_plant import ExecutorPlant, why_not
 from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
 from penstock.spark.idle_repay import IdleRepayer, has_room
+from penstock.spark.learned_file import LearnedFile
 from penstock.spark.listener import Listener
 from penstock.spark.operator import run_operator
 from penstock.spark.plant import SparkPlant
 from penstock.spark.repay import Repay, checkpoint_of
 from penstock.spark.session_events import SessionEvents
+from penstock.spark.state_locality import LOCALITY_KEY, why_state_stays
 from penstock.spark.warm_start import executor_times
 from penstock.store import SqliteStore, forget_old
 
@@ -163,9 +165,9 @@ class Penstock:
         self._idle_repay = IdleRepayer(spark)
         self.plant = SparkPlant(spark, self.missing, executors=executors, more_events=self._look_around)
         self.plant.repay_days = settings.repay.keep_days
-        logic = ApplicationLogic(
-            application, settings, enforced=self.mode is Mode.ACT, policy=policy, learned=executor_times(store)
-        )
+        self._learned = LearnedFile(store)
+        learned = replace(executor_times(store), learned=self._learned.read())
+        logic = ApplicationLogic(application, settings, enforced=self.mode is Mode.ACT, policy=policy, learned=learned)
         self.loop = Loop(
             logic, self.plant, store, mode=self.mode, clock=time.time, patience_s=settings.store.patience_s
         )
@@ -194,6 +196,9 @@ class Penstock:
         reasons = [f"{ability} is off: {reason}" for ability, reason in self.missing.items()]
         if refusal is not None:
             reasons.append(f"executors are not scaled: {refusal}")
+        if self.loop.logic.application.executors is not None:
+            stays = why_state_stays(self._spark.sparkContext.getConf().get(LOCALITY_KEY))
+            reasons += [] if stays is None else [stays]
         for reason in reasons:
             logger.warning("%s", reason)
         self.loop.record([ActuatorOff(cause="attach", reason=reason) for reason in reasons])
@@ -279,6 +284,7 @@ class Penstock:
         """Give everything back as it was, and let go of the session; whatever fails on the way, the rest is done."""
         if self.loop.is_closed:
             return
+        self._learned.write(self.loop.logic.scaling)
         # First: a query whose start is being recorded is let go of with the others, and none begins after them.
         self.loop.close()
         with ExitStack() as after:
@@ -375,6 +381,7 @@ class Penstock:
         governed = [query for query in map(logic.query, logic.governed) if query is not None]
         if has_room(governed, self.settings.repay.idle_below):
             self._idle_repay.look()
+        self._learned.write_when_due(self.loop.logic.scaling, now_s)
         if now_s - self._deleted_s > _DELETE_EVERY_S:
             self._deleted_s = now_s
             forget_old(self.store, self.settings.store, now_s=now_s)

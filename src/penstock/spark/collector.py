@@ -59,6 +59,7 @@ class ProgressCollector:
             state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
             state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
             guard=guard_signal(progress.get("observedMetrics") or {}),
+            partitions=stage_partitions(progress),
         )
 
     def planned(self, batch: RunningBatch, sources: tuple[LiveSource, ...]) -> PlannedBatch | None:
@@ -226,6 +227,27 @@ def offset_distance(start: object, end: object) -> float | None:
     if whole:
         return float(end - start)  # type: ignore[operator]
     return 0.0 if start == end and start is not None else None
+
+
+def stage_partitions(progress: Mapping[str, Any]) -> int | None:
+    """The most tasks that a stage of a batch has: partitions of a Kafka source, or of state; None where none tells.
+
+    Examples
+    --------
+    >>> kafka = {"endOffset": {"clicks": {"0": 10, "1": 20}, "views": {"0": 5}}}
+    >>> stage_partitions({"sources": [kafka], "stateOperators": [{"numShufflePartitions": 4}]})
+    4
+    >>> stage_partitions({"sources": [kafka]}), stage_partitions({"sources": [{"endOffset": {"row": 8}}]})
+    (3, None)
+    """
+    counts = []
+    for source in progress["sources"]:
+        topics = source.get("endOffset")
+        if not isinstance(topics, dict) or not all(isinstance(parts, dict) for parts in topics.values()):
+            return None
+        counts.append(sum(len(parts) for parts in topics.values()))
+    counts += [int(state.get("numShufflePartitions") or 0) for state in progress.get("stateOperators") or []]
+    return max(counts, default=0) or None
 
 
 def _zeros_like(value: object) -> object:

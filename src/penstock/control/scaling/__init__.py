@@ -1,15 +1,15 @@
 """How many executors: one policy a file, one interface for all, guards around every one of them."""
 
 from penstock.control.scaling.autoscaler import Autoscaler
-from penstock.control.scaling.autoscaler_settings import AutoscalerSettings, ScalingMode
+from penstock.control.scaling.autoscaler_settings import AutoscalerSettings
 from penstock.control.scaling.base import Scaler, StatelessScaler
 from penstock.control.scaling.by_name import ScalerSetup, guarded, make_scaler
 from penstock.control.scaling.ds2 import Ds2
 from penstock.control.scaling.dstreams import BatchRatio
+from penstock.control.scaling.dynamic_allocation import DynamicAllocation
 from penstock.control.scaling.flink import FlinkAutoscaler
 from penstock.control.scaling.guards import Guarded, GuardSettings
 from penstock.control.scaling.hpa import HorizontalPod
-from penstock.control.scaling.hysteresis import Gains
 from penstock.control.scaling.keda import KafkaLag
 from penstock.control.scaling.reactive import Reactive
 from penstock.control.scaling.static import Schedule, StaticPeak
@@ -25,6 +25,7 @@ SCALERS: dict[str, type[Scaler]] = {
         BatchRatio,
         Ds2,
         FlinkAutoscaler,
+        DynamicAllocation,
         StaticPeak,
         Schedule,
     )
@@ -38,8 +39,8 @@ __all__ = [
     "AutoscalerSettings",
     "BatchRatio",
     "Ds2",
+    "DynamicAllocation",
     "FlinkAutoscaler",
-    "Gains",
     "GuardSettings",
     "Guarded",
     "HorizontalPod",
@@ -47,7 +48,6 @@ __all__ = [
     "Reactive",
     "Scaler",
     "ScalerSetup",
-    "ScalingMode",
     "Schedule",
     "StatelessScaler",
     "StaticPeak",

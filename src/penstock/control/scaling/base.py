@@ -32,6 +32,13 @@ class Scaler(ABC):
     def restore(self, snapshot: Any) -> None:  # noqa: ANN401 - see snapshot
         """Decide on from a snapshot of a scaler of the same kind."""
 
+    def remembered(self) -> dict[str, Any] | None:
+        """What is worth keeping over a restart, as plain data for a file; None where there is nothing."""
+        return None
+
+    def recall(self, learned: dict[str, Any]) -> None:  # noqa: B027 - most learn nothing
+        """Begin with what an earlier run learned."""
+
 
 class StatelessScaler(Scaler):
     """A policy whose every decision depends on one signal alone."""

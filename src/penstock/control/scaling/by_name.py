@@ -9,6 +9,7 @@ from penstock.control.scaling.autoscaler import Autoscaler
 from penstock.control.scaling.autoscaler_settings import AutoscalerSettings
 from penstock.control.scaling.ds2 import Ds2
 from penstock.control.scaling.dstreams import BatchRatio
+from penstock.control.scaling.dynamic_allocation import DynamicAllocation
 from penstock.control.scaling.flink import FlinkAutoscaler
 from penstock.control.scaling.guards import UP_TO_TWENTY, Guarded, GuardSettings
 from penstock.control.scaling.hpa import HorizontalPod
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from penstock.control.scaling.base import Scaler
     from penstock.model.executors import ExecutorBounds
 
-_LEAST_SETTLE_S = 60.0
-_LEAST_BACKLOG_RATIO = 0.1
-
 
 @dataclass(frozen=True, slots=True)
 class ScalerSetup:
@@ -40,14 +38,16 @@ class ScalerSetup:
         Time between two decisions.
     start_s
         From asking for an executor to its first task.
-    backlog_ratio
-        Limit that the proactive and the reactive policy keep the backlog ratio below.
     rows_for_each
         Rows of lag for each executor, for ``keda``.
     peak
         Size of ``static``; ``max_executors`` where it is not given.
     down_every_s
         Time between two steps down.
+    down_after_s, quantile, memory_s
+        Of ``proactive``: :class:`~penstock.control.scaling.autoscaler_settings.AutoscalerSettings`.
+    utilisation
+        Target of ``hpa``.
     budget_executor_hours
         Executor-hours within any 24 hours; None is no budget.
     """
@@ -55,10 +55,13 @@ class ScalerSetup:
     bounds: ExecutorBounds = UP_TO_TWENTY
     interval_s: float = 15.0
     start_s: float = 30.0
-    backlog_ratio: float = 0.4
     rows_for_each: float = 5_500.0
     peak: int | None = None
     down_every_s: float = 60.0
+    down_after_s: float = 120.0
+    quantile: float = 0.99
+    memory_s: float = 1_800.0
+    utilisation: float = 0.8
     budget_executor_hours: float | None = None
 
 
@@ -80,18 +83,20 @@ def make_scaler(policy: str, setup: ScalerSetup) -> Scaler:
         "proactive": lambda: Autoscaler(
             AutoscalerSettings(
                 max_executors=setup.bounds.max_executors,
-                limit=setup.backlog_ratio,
-                ahead_s=setup.start_s + 2.0 * interval_s,
-                settle_s=max(_LEAST_SETTLE_S, 2.0 * interval_s),
-                down_every_s=setup.down_every_s,
+                interval_s=interval_s,
+                start_s=setup.start_s,
+                down_after_s=setup.down_after_s,
+                quantile=setup.quantile,
+                memory_s=setup.memory_s,
             )
         ),
-        "reactive": lambda: Reactive(limit=setup.backlog_ratio, settle_s=2.0 * interval_s),
-        "hpa": HorizontalPod,
+        "reactive": lambda: Reactive(settle_s=2.0 * interval_s),
+        "hpa": lambda: HorizontalPod(target_share=setup.utilisation),
         "keda": lambda: KafkaLag(setup.rows_for_each),
         "dstreams": BatchRatio,
         "ds2": Ds2,
         "flink": lambda: FlinkAutoscaler(restart_s=setup.start_s),
+        "spark": DynamicAllocation,
         "static": lambda: StaticPeak(setup.peak or setup.bounds.max_executors),
     }
     if policy not in makers:
@@ -114,7 +119,6 @@ def guarded(scaler: Scaler, setup: ScalerSetup) -> Scaler:
     guards = GuardSettings(
         bounds=setup.bounds,
         cooldown_down_s=setup.down_every_s,
-        backlog_ratio=max(setup.backlog_ratio, _LEAST_BACKLOG_RATIO),
         budget_executor_hours=setup.budget_executor_hours,
     )
     return Guarded(scaler, guards)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.control.scaling.base import Scaler
+from penstock.control.scaling.batch_length import limit_of
 from penstock.errors import InvalidSettingError
 from penstock.estimate.effect import Expectation
 from penstock.model.executors import ExecutorBounds
@@ -30,7 +31,8 @@ class GuardSettings:
     cooldown_up_s, cooldown_down_s
         Time after a change in which there is no further one upwards, or downwards.
     backlog_ratio
-        Backlog ratio from which nothing is removed.
+        Backlog ratio from which executors are missing, and nothing is removed; None is by goal and trigger
+        (:func:`~penstock.control.scaling.batch_length.backlog_limit`).
     effect_s
         Time after which a scale-up must have helped, counted from when its executors serve.
     block_s
@@ -41,7 +43,7 @@ class GuardSettings:
     budget_executor_hours: float | None = None
     cooldown_up_s: float = 0.0
     cooldown_down_s: float = 60.0
-    backlog_ratio: float = 0.5
+    backlog_ratio: float | None = None
     effect_s: float = 120.0
     block_s: float = 900.0
 
@@ -106,13 +108,14 @@ class Guarded(Scaler):
             return self._settle(signal, hold(signal, "signals are missing: hold what is there"))
         self._judge(signal)
         wished = self._relieved(signal, self.inner.decide(signal))
-        decision = self._bounded(signal, wished)
+        decision = self._useful(signal, wished)
+        decision = self._bounded(signal, decision)
         decision = self._budgeted(signal, decision)
         decision = self._effective(signal, decision)
         decision = self._not_with_backlog(signal, decision)
         decision = self._cool(signal, decision)
         if decision.executors != wished.executors:
-            decision = replace(decision, wanted=wished.executors)
+            decision = replace(decision, wanted=wished.executors, notice=wished.notice)
         return self._settle(signal, decision)
 
     # -- guards ------------------------------------------------------------------------------------------------------
@@ -126,6 +129,13 @@ class Guarded(Scaler):
         if signal.is_shedding and decision.executors < signal.requested:
             return hold(signal, f"{decision.reason}; nothing is removed while rows are shed")
         return decision
+
+    def _useful(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
+        useful = signal.useful_executors
+        if useful is None or decision.executors <= max(useful, self.settings.bounds.min_executors):
+            return decision
+        reason = f"{decision.reason}; there are partitions for {useful} executors only: more partitions would help"
+        return _changed(signal, max(useful, self.settings.bounds.min_executors), reason)
 
     def _bounded(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
         low, high, wished = self.settings.bounds.min_executors, self.settings.bounds.max_executors, decision.executors
@@ -160,7 +170,9 @@ class Guarded(Scaler):
 
     def _not_with_backlog(self, signal: ScalingSignal, decision: ScaleDecision) -> ScaleDecision:
         assert signal.backlog_ratio is not None
-        if decision.executors >= signal.requested or signal.backlog_ratio < self.settings.backlog_ratio:
+        if decision.executors >= signal.requested or signal.backlog_ratio < limit_of(
+            signal, self.settings.backlog_ratio
+        ):
             return decision
         if signal.requested > self.settings.bounds.max_executors:
             return decision
@@ -206,7 +218,7 @@ class Guarded(Scaler):
         assert signal.backlog_ratio is not None
         seen = {"processed_rows_per_s": signal.processed_rows_per_s, "backlog_ratio": signal.backlog_ratio}
         self._state = replace(self._state, expectation=None, served_s=None)
-        if expected.has_helped(**seen, limit=self.settings.backlog_ratio):
+        if expected.has_helped(**seen, limit=limit_of(signal, self.settings.backlog_ratio)):
             return
         why = (
             f"going from {expected.before} to {expected.after} executors did not help: "
@@ -222,6 +234,8 @@ class Guarded(Scaler):
         if decision.executors > signal.requested and self._state.expectation is None and signal.is_complete:
             assert signal.processed_rows_per_s is not None
             assert signal.backlog_ratio is not None
+            if signal.backlog_ratio < limit_of(signal, self.settings.backlog_ratio):
+                return decision  # ahead of the load: as long as no rows wait there is nothing to help
             expected = Expectation(
                 signal.time_s,
                 max(1, signal.executors),
@@ -231,6 +245,14 @@ class Guarded(Scaler):
             )
             self._state = replace(self._state, expectation=expected, served_s=None)
         return decision
+
+    def remembered(self) -> dict[str, Any] | None:
+        """What the scaler inside learned."""
+        return self.inner.remembered()
+
+    def recall(self, learned: dict[str, Any]) -> None:
+        """Let the scaler inside begin with it."""
+        self.inner.recall(learned)
 
     def snapshot(self) -> tuple[GuardState, Any]:
         """Own state and that of the scaler inside."""

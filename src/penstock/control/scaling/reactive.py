@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from penstock.control.scaling.base import Scaler
+from penstock.control.scaling.batch_length import limit_of
 from penstock.control.scaling.capacity import Capacity
 from penstock.model.scaling import ScaleDecision, ScalingSignal, hold, towards
 
@@ -46,7 +47,7 @@ class Reactive(Scaler):
     name: ClassVar[str] = "reactive"
 
     def __init__(
-        self, *, limit: float = 0.1, fill: float = 0.9, quiet_samples: int = 10, settle_s: float = 0.0
+        self, *, limit: float | None = None, fill: float = 0.9, quiet_samples: int = 10, settle_s: float = 0.0
     ) -> None:
         self.limit = limit
         self.fill = fill
@@ -67,23 +68,24 @@ class Reactive(Scaler):
             return hold(signal, "demand or queue is unknown")
         if signal.time_s < state.settled_s or signal.executors != signal.requested:
             return hold(signal, "the last change is still settling")
-        if queue >= self.limit:
-            return self._up(signal, demand, queue)
+        limit = limit_of(signal, self.limit)
+        if queue >= limit:
+            return self._up(signal, demand, queue, limit)
         needed = state.capacity.needed(demand, share=self.fill)
         quiet = state.quiet + 1 if needed is not None and signal.requested > needed else 0
         if quiet < self.quiet_samples:
             self._state = ReactiveState(state.capacity, quiet, state.settled_s)
-            return hold(signal, f"backlog ratio {queue:.2f} is below {self.limit:g}")
+            return hold(signal, f"backlog ratio {queue:.2f} is below {limit:g}")
         self._state = ReactiveState(state.capacity, 0, signal.time_s + self.settle_s)
         return ScaleDecision(
             signal.requested - 1, f"{needed} executors would do for {demand:.0f} rows/s, {quiet} samples in a row"
         )
 
-    def _up(self, signal: ScalingSignal, demand: float, queue: float) -> ScaleDecision:
+    def _up(self, signal: ScalingSignal, demand: float, queue: float, limit: float) -> ScaleDecision:
         capacity = self._state.capacity.violated(demand, executors=signal.executors)
         self._state = ReactiveState(capacity, 0, signal.time_s + self.settle_s)
         target = max(signal.requested + 1, capacity.needed(demand) or 1)
-        return towards(signal, target, f"backlog ratio {queue:.2f} has reached {self.limit:g} at {demand:.0f} rows/s")
+        return towards(signal, target, f"backlog ratio {queue:.2f} has reached {limit:g} at {demand:.0f} rows/s")
 
     def snapshot(self) -> ReactiveState:
         """The state, which never changes."""

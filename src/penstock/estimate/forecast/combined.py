@@ -21,7 +21,7 @@ class Combined(Forecaster):
 
     .. math:: \hat w = \sum_i \frac{e_i^{-2}}{\sum_j e_j^{-2}} \hat w_i
 
-    :meth:`upper` is the forecast plus the ``quantile`` of its own errors over the last ``memory`` values: half of all
+    :meth:`upper` is the forecast plus the ``quantile`` of its own errors of the last ``memory_s``: half of all
     loads are above their mean forecast, so the mean must not decide how many executors there are to be. Errors count
     relative to the forecast or as they are, whichever is less: relative ones of a load that begins at nothing are
     beyond measure, and absolute ones of a peak are too much for the night.
@@ -45,19 +45,20 @@ class Combined(Forecaster):
         *,
         ahead_s: float = 60.0,
         quantile: float = 0.99,
-        memory: int = 480,
-        half_life: float = 20.0,
+        memory_s: float = 7_200.0,
+        half_life_s: float = 300.0,
     ) -> None:
         self.members = tuple(members)
         self.ahead_s = ahead_s
         self.quantile = quantile
-        self.memory = memory
-        self._fading = 0.5 ** (1.0 / half_life)
+        self.memory_s = memory_s
+        self.half_life_s = half_life_s
         self._errors = [0.0] * len(self.members)
         self._counts = [0.0] * len(self.members)
         self._weights = [0.0] * len(self.members)
         self._open: deque[tuple[float, float, tuple[float | None, ...]]] = deque()
-        self._past: deque[tuple[float, float]] = deque()
+        self._past: deque[tuple[float, float, float]] = deque()
+        self._judged_s: float | None = None
         self._relative: list[float] = []
         self._absolute: list[float] = []
         self._highest = 0.0
@@ -74,7 +75,7 @@ class Combined(Forecaster):
             due_s, mixed, own = self._open.popleft()
             # After a gap in the samples this value is not the one that was foretold.
             if time_s - due_s < 0.5 * self.ahead_s:
-                self._judge(value, mixed, own)
+                self._judge(time_s, value, mixed, own)
         for member in self.members:
             member.update(time_s, value)
         guesses = [member.predict(self.ahead_s) for member in self.members]
@@ -104,33 +105,35 @@ class Combined(Forecaster):
     def snapshot(self) -> tuple[Any, ...]:
         """Members, errors, and what was foretold and not seen yet."""
         members = tuple(member.snapshot() for member in self.members)
-        past = (tuple(self._open), tuple(self._past), self._highest)
+        past = (tuple(self._open), tuple(self._past), self._judged_s, self._highest)
         return (members, tuple(self._errors), tuple(self._counts), tuple(self._weights), *past)
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Go on from a snapshot."""
-        members, errors, counts, weights, waiting, past, self._highest = snapshot
+        members, errors, counts, weights, waiting, past, self._judged_s, self._highest = snapshot
         for member, state in zip(self.members, members, strict=True):
             member.restore(state)
         self._errors, self._counts, self._weights = list(errors), list(counts), list(weights)
         self._open, self._past = deque(waiting), deque(past)
-        self._relative = sorted(error for error, _ in past)
-        self._absolute = sorted(error for _, error in past)
+        self._relative = sorted(error for _, error, _ in past)
+        self._absolute = sorted(error for _, _, error in past)
 
-    def _judge(self, value: float, mixed: float, guesses: tuple[float | None, ...]) -> None:
+    def _judge(self, time_s: float, value: float, mixed: float, guesses: tuple[float | None, ...]) -> None:
+        elapsed_s = 0.0 if self._judged_s is None else time_s - self._judged_s
+        fading, self._judged_s = 0.5 ** (elapsed_s / self.half_life_s), time_s
         scale = max(value, _EMPTY_RATIO * self._highest, 1e-12)
         for place, guess in enumerate(guesses):
             if guess is not None:
                 error = (value - guess) / scale
-                self._errors[place] = self._fading * self._errors[place] + error * error
-                self._counts[place] = self._fading * self._counts[place] + 1.0
+                self._errors[place] = fading * self._errors[place] + error * error
+                self._counts[place] = fading * self._counts[place] + 1.0
         absolute = value - mixed
         relative = absolute / max(mixed, _EMPTY_RATIO * self._highest, 1e-12)
-        self._past.append((relative, absolute))
+        self._past.append((time_s, relative, absolute))
         insort(self._relative, relative)
         insort(self._absolute, absolute)
-        if len(self._past) > self.memory:
-            relative, absolute = self._past.popleft()
+        while self._past[0][0] <= time_s - self.memory_s:
+            _, relative, absolute = self._past.popleft()
             del self._relative[bisect_left(self._relative, relative)]
             del self._absolute[bisect_left(self._absolute, absolute)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.control.scaling.autoscaler_settings import ScalingMode
+from penstock.research.thesis_settings import ScalingMode
 
 if TYPE_CHECKING:
     from penstock.estimate.performance import PerformanceModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.control.scaling.hysteresis import Gains
+from penstock.research.hysteresis import Gains
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
