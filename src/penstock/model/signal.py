@@ -88,7 +88,8 @@ class BatchSignal:
     """One finished micro-batch of a query.
 
     ``started_s`` and ``finished_s`` are seconds since the epoch on the driver's clock; ``duration_s`` is what Spark
-    reports as ``triggerExecution``, split by phase in ``phases_s``.
+    reports as ``triggerExecution``, split by phase in ``phases_s``. ``output_rows`` is what its sink wrote,
+    where it tells.
     """
 
     query: QueryName
@@ -101,6 +102,7 @@ class BatchSignal:
     state_rows: int = 0
     state_bytes: int = 0
     guard: GuardSignal | None = None
+    output_rows: int | None = None
 
     @property
     def work_rows(self) -> int:
