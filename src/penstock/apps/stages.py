@@ -123,12 +123,13 @@ class StageTopics:
 class StageStart:
     """How the queries of a run start: where their checkpoints are, how often they look, what a batch reads at most.
 
-    ``most_rows`` is Spark's own option of the reader; None reads whatever is there.
+    ``most_rows`` is Spark's own option of the reader; None reads whatever is there. With guards, rows may be dropped.
     """
 
     checkpoints: Path
     batch_s: float
     most_rows: int | None = None
+    has_guard: bool = False
 
 
 def start_stage(
@@ -139,8 +140,9 @@ def start_stage(
     reader = reader.option("subscribe", topics.of(stage.reads)).option("startingOffsets", "earliest")
     if start.most_rows is not None:
         reader = reader.option("maxOffsetsPerTrigger", start.most_rows)
-    rows = observed(guard_rows(with_arrival(reader.load(), is_input=stage.reads == INPUT), arrival=ARRIVAL))
-    writer = work(rows, stage.rounds).writeStream.queryName(stage.name)
+    rows = with_arrival(reader.load(), is_input=stage.reads == INPUT)
+    rows = guard_rows(rows, arrival=ARRIVAL) if start.has_guard else rows
+    writer = work(observed(rows), stage.rounds).writeStream.queryName(stage.name)
     writer = writer.trigger(processingTime=f"{start.batch_s} seconds")
     writer = writer.option("checkpointLocation", str(start.checkpoints / stage.name))
     if graph.is_read(stage):

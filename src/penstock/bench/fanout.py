@@ -1,11 +1,11 @@
 """A graph of queries on Kafka under more load than fits: weighted rows that are young enough, ACES against rivals.
 
-All modes get the same load on the same engine, one after another in rounds, every other one backwards. The queries are
-the same in all of them, guards included, which drop nothing unless a query is governed. Plain Spark reads what there
-is. Plain Spark with a static limit has the best ``maxOffsetsPerTrigger`` that was found before, among multiples of what
-the engine can do. ACES is one call more, :func:`penstock.attach` with the application as a user declares it, goals
-included. The min-flow chain has the same control, but its producer follows its slowest reader, as reliable delivery
-does, and its targets are one pace for all (setting ``graph.policy``). Nothing is calibrated for either of them.
+All modes get the same load on the same engine, one after another in rounds, every other one backwards. Plain Spark
+reads what there is. Plain Spark with a static limit has the best ``maxOffsetsPerTrigger`` that was found before, among
+multiples of what the engine can do. ACES is the same queries with guards after their sources and one call more,
+:func:`penstock.attach` with the application as a user declares it, goals included. The min-flow chain has the same
+control, but its producer follows its slowest reader, as reliable delivery does, and its targets are one pace for all
+(setting ``graph.policy``). Nothing is calibrated for either of them.
 """
 
 from __future__ import annotations

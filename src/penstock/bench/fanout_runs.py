@@ -111,7 +111,7 @@ class GraphRuns:
     """Runs of one graph in one session, each with topics of its own.
 
     The queries are ordinary ones, started under the names that the application declares. A governed run differs from a
-    plain one by a call of :func:`penstock.attach` and nothing else.
+    plain one by a call of :func:`penstock.attach` and a guard after each source.
     """
 
     graph: StageGraph
@@ -139,7 +139,7 @@ class GraphRuns:
         began_s: list[float] = []
         sender = threading.Thread(target=lambda: began_s.append(self._send(topics, profile)))
         sender.start()
-        start = StageStart(self.place / name, self.batch_s, most_rows)
+        start = StageStart(self.place / name, self.batch_s, most_rows, has_guard=settings is not None)
         try:
             if settings is None:
                 batches, window = self._run(topics, start, settle_s, seconds)

@@ -27,6 +27,8 @@ from penstock.sim.parallel import run_all
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     Row = dict[str, float | int | str | None]
 
 LOCK_STEPS = (
@@ -207,8 +209,15 @@ def real_graph(experiment: AcesExperiment, seed: int) -> ElementGraph:
     return ElementGraph(graph.engines, graph.streams, elements)
 
 
-def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: int) -> Tally:
-    """Run one policy; the same plant, experiment and seed give the same tally to the last bit."""
+def simulate(
+    plant: Plant,
+    experiment: AcesExperiment,
+    policy: Policy,
+    *,
+    seed: int,
+    initial_rows: NDArray[np.int64] | None = None,
+) -> Tally:
+    """Run one policy from empty buffers or those given; the same arguments give the same tally to the last bit."""
     rules = policy.rules
     gains = flow_gains(delay_steps=experiment.delay_steps, effort=experiment.effort)
     control = Control(
@@ -235,7 +244,7 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
     )
     tally = new_tally(plant.engine.size)
     agenda = new_agenda(source_priorities(plant))
-    state = new_state(plant, control, seed)
+    state = new_state(plant, control, seed, initial_rows=initial_rows)
     run_elements(plant, control, state, tally, agenda, experiment.duration_s)
     return tally
 
