@@ -1,4 +1,7 @@
-"""The rules of a simulated graph: when an element may send and run, and whose row a free core takes next."""
+"""The rules of a simulated graph: when an element may send and run, and whose row a free core takes next.
+
+Why these: docs/adr/0020-rows-by-their-worth.md.
+"""
 
 from __future__ import annotations
 
