@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from penstock.apps.stages import SHAPES, StageGraph, StageTopics, shape_named
-from penstock.bench.fanout import mode_settings
+from penstock.bench.fanout import STATIC_SHARES, best_static_limit, mode_settings
 from penstock.bench.fanout_capacity import find_capacity, states_of
 from penstock.bench.fanout_figures import ACES, MODES, Fanout, StageFigures, stage_figures
 from penstock.bench.fanout_runs import GraphRun, GraphRuns, StageBatch, StageWindow
@@ -17,7 +17,8 @@ from penstock.settings import load_settings
 
 
 def batches(stage: str, ends_s: list[float], rows: int) -> list[StageBatch]:
-    return [StageBatch(stage, end_s - 1.0, 1.0, rows, 5.0, 0.5) for end_s in ends_s]
+    """Batches whose rows came into the input between eight and four seconds before they were out."""
+    return [StageBatch(stage, end_s - 1.0, 1.0, rows, 5.0, 0.5, rows, end_s - 8.0, end_s - 4.0) for end_s in ends_s]
 
 
 def run(done: list[StageBatch], rows: int) -> GraphRun:
@@ -25,42 +26,88 @@ def run(done: list[StageBatch], rows: int) -> GraphRun:
 
 
 def figures(mode: str, number: int, rows_per_s: float) -> StageFigures:
-    return StageFigures(mode, number, "fast", 5.0, rows_per_s, 3, 1.0, 2.0, 0.5)
+    return StageFigures(mode, number, "fast", 5.0, 2.0 * rows_per_s, rows_per_s, 3, 1.0, 9.0, 0.5)
 
 
 def test_throughput_is_what_tasks_read_in_the_window() -> None:
     """A batch that is not done counts with its part, and a batch from before the window does not count again."""
-    found = stage_figures("aces", 1, "fast", 5.0, run(batches("fast", [9.0, 12.0, 16.0], 120), 400), 100.0)
+    found = stage_figures("aces", 1, "fast", 5.0, run(batches("fast", [9.0, 12.0, 16.0], 120), 400), 10.0)
     assert found.rows_per_s == pytest.approx(40.0)
     assert found.batches == 2
     assert found.cores == pytest.approx(0.1)
 
 
-def test_ages_count_rows_before_the_window() -> None:
-    """The rows of a batch are as old as their place in the stream says."""
-    found = stage_figures("aces", 1, "fast", 5.0, run(batches("fast", [9.0, 12.0, 16.0], 120), 400), 100.0)
-    assert found.age_mean_s == pytest.approx(((12.0 - 1.8) + (16.0 - 3.0)) / 2)
+@pytest.mark.parametrize(("goal_s", "young"), [(8.0, 24.0), (6.0, 12.0), (4.0, 0.0)])
+def test_rows_count_that_were_out_within_the_goal(goal_s: float, young: float) -> None:
+    """Two batches of 120 rows in ten seconds; of rows that came evenly, those count that are young enough."""
+    found = stage_figures("aces", 1, "fast", 5.0, run(batches("fast", [9.0, 12.0, 16.0], 120), 400), goal_s)
+    assert found.young_rows_per_s == pytest.approx(young)
+    assert found.oldest_age_s == pytest.approx(8.0)
 
 
 def test_a_window_without_a_finished_batch_has_no_age() -> None:
-    """A batch longer than the window tells no length and no age, and its rows count all the same."""
-    found = stage_figures("plain", 1, "fast", 5.0, run(batches("fast", [9.0], 120), 400), 100.0)
-    assert (found.age_mean_s, found.batch_mean_s, found.batches) == (None, None, 0)
+    """A batch longer than the window tells no length and no age, and none of its rows is out."""
+    found = stage_figures("plain", 1, "fast", 5.0, run(batches("fast", [9.0], 120), 400), 10.0)
+    assert (found.oldest_age_s, found.batch_mean_s, found.batches, found.young_rows_per_s) == (None, None, 0, 0.0)
     assert found.rows_per_s == pytest.approx(40.0)
 
 
-def test_gain_is_of_medians_over_rounds() -> None:
-    """One bad round of a mode does not decide."""
-    runs = {"plain": (100.0, 100.0, 10.0), "min_flow": (50.0, 50.0, 50.0), ACES: (120.0, 5.0, 120.0)}
-    found = Fanout(
-        "fanout", 10.0, 40.0,
+def fanout_of(runs: dict[str, tuple[float, ...]]) -> Fanout:
+    return Fanout(
+        "fanout", 10.0, 10.0, 40.0, 30,
         tuple(figures(mode, number, rate) for mode, rates in runs.items() for number, rate in enumerate(rates)),
     )  # fmt: skip
-    assert found.gain_over("plain") == pytest.approx(0.2)
-    assert found.gain_over("min_flow") == pytest.approx(1.4)
-    assert found.is_met
-    document = found.to_dict()
-    assert set(document["weighted_rows_per_s"]) == set(MODES)  # type: ignore[call-overload]
+
+
+def test_aces_is_to_have_half_as_much_again_in_every_pair() -> None:
+    """The mean decides how many times; the interval, paired over rounds, whether that could be chance."""
+    rivals = {"plain": (50.0, 60.0, 40.0), "static_limit": (70.0, 70.0, 70.0), "min_flow": (0.0, 0.0, 0.0)}
+    met = fanout_of({**rivals, ACES: (120.0, 125.0, 115.0)})
+    assert met.times("plain") == pytest.approx(2.4)
+    assert met.times("min_flow") == float("inf")
+    assert met.is_met
+    by_chance = fanout_of({**rivals, ACES: (300.0, 20.0, 40.0)})
+    assert by_chance.times("static_limit") > 1.5
+    assert not by_chance.is_met
+    document = met.to_dict()
+    assert set(document["young_weighted_rows_per_s"]) == set(MODES)  # type: ignore[call-overload]
+
+
+def test_old_rows_of_a_result_are_a_miss() -> None:
+    """However many rows are young: a result with a row older than the goal has missed it."""
+    rivals = {"plain": (10.0, 10.0), "static_limit": (10.0, 10.0), "min_flow": (10.0, 10.0)}
+    old = fanout_of({**rivals, ACES: (120.0, 125.0)})
+    assert old.is_met
+    late = Fanout(old.shape, 8.0, 10.0, 40.0, 30, old.figures)
+    assert not late.is_met
+
+
+class StaticRuns:
+    """Runs whose rows are young with a limit of what fits alone."""
+
+    batch_s, goal_s = 3.0, 10.0
+    graph = shape_named("fanout")
+
+    def __init__(self) -> None:
+        self.limits: list[int | None] = []
+
+    def on_load(self, name: str, *rest: object) -> GraphRun:
+        """Fewer rows with a smaller limit, old ones with a larger."""
+        assert name.startswith("static-")
+        limit = rest[-1]
+        assert isinstance(limit, int)
+        self.limits.append(limit)
+        rows, age_s = (limit, 4.0) if limit <= 3000 else (limit, 60.0)
+        done = [StageBatch("fast", 14.0, 1.0, rows, 0.0, 0.5, rows, 15.0 - age_s - 1.0, 15.0 - age_s)]
+        names = [stage.name for stage in self.graph.stages]
+        return GraphRun(done, StageWindow(10.0, 20.0, dict.fromkeys(names, rows)), load_began_s=0.0)
+
+
+def test_the_best_static_limit_is_the_one_with_most_young_rows() -> None:
+    """A larger limit reads more rows, all of them too old; a smaller one reads fewer."""
+    runs, said = StaticRuns(), list[str]()
+    assert best_static_limit(cast("GraphRuns", runs), 1000.0, 3000.0, 1.0, 10.0, said.append) == 3000
+    assert len(runs.limits) == len(said) == len(STATIC_SHARES)
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
@@ -73,9 +120,9 @@ def test_shapes_are_graphs(shape: StageGraph) -> None:
 
 
 def test_modes_are_settings_that_exist() -> None:
-    """Plain Spark is not attached; the others differ in nothing but the policy of the graph."""
+    """Plain Spark is not attached, with a limit or without; the others differ in nothing but the policy."""
     chosen = {mode: mode_settings(mode, 3.0) for mode in MODES}
-    assert chosen.pop("plain") is None
+    assert chosen.pop("plain") is chosen.pop("static_limit") is None
     policies = {mode: load_settings(arguments=values).graph.policy for mode, values in chosen.items()}
     assert policies == {"min_flow": "min", ACES: "max"}
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.control.allocation import allocate
-from penstock.control.graph_flow import FlowPolicy
 from penstock.control.graph_tier import GraphTier
 from penstock.control.min_flow import min_flow_rates
+from penstock.control.tier_two import FlowPolicy
 from penstock.model import Application, Goal, QueryDeclaration, QueryName
 from penstock.model.decision import GraphPlan
 from penstock.model.graph import Element, ElementGraph, Engine, InputStream

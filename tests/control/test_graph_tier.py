@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.graph_flow import FlowPolicy
 from penstock.control.graph_tier import GraphTier, GraphTierState
+from penstock.control.tier_two import FlowPolicy
 from penstock.errors import InvalidSettingError
 from penstock.model.application import Application, QueryDeclaration
 from penstock.model.decision import Decision, GraphPlan, Hold, Infeasible, from_action, to_action

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.research.aces import POLICIES
+
 SMALL = ("experiment", "aces", "--elements", "15", "--nodes", "5", "--topologies", "1", "--duration", "1.5",
          "--processes", "1")  # fmt: skip
 
@@ -17,9 +19,12 @@ def test_json_has_rows_checks_and_charts(run: Callable[..., object], tmp_path: P
     outcome = run(*SMALL, "--figure", "3", "--figure", "4", "--out", str(tmp_path), "--json")
     document = json.loads(outcome.out)  # type: ignore[attr-defined]
     assert {row["figure"] for row in document["rows"]} == {"3", "4"}
-    assert {row["policy"] for row in document["rows"]} == {"aces", "udp", "lock_step"}
-    assert len(document["checks"]) == 8
-    assert [Path(chart).name for chart in document["charts"]] == ["aces-figure-3.png", "aces-figure-4.png"]
+    assert {row["policy"] for row in document["rows"]} == {policy.value for policy in POLICIES}
+    assert len(document["checks"]) == 2 * 7
+    assert {row["clock"] for row in document["rows"]} == {"cpu", "wall"}
+    assert [Path(chart).name for chart in document["charts"]] == [
+        f"aces-figure-{figure}-{clock}.png" for figure in (3, 4) for clock in ("cpu", "wall")
+    ]
     assert all(Path(chart).stat().st_size > 10_000 for chart in document["charts"])
     assert "8 of 8 topologies run" in outcome.err  # type: ignore[attr-defined]
 
@@ -33,10 +38,18 @@ def test_table_names_every_policy(run: Callable[..., object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(("--figure", "7"), "figure '7' is not one of"), (("--clock", "sun"), "clock 'sun' is neither")]
+    ("words", "said"), [(("--figure", "7"), "figure '7' is not one of"), (("--clock", "sun"), "clock 'sun' is none of")]
 )
 def test_unknown_values_are_refused(run: Callable[..., object], words: tuple[str, ...], said: str) -> None:
     """A figure or clock that does not exist is one line and exit code 2."""
     outcome = run(*SMALL, *words)
     assert outcome.code == 2  # type: ignore[attr-defined]
     assert said in outcome.err  # type: ignore[attr-defined]
+
+
+def test_latency_is_compared_at_equal_throughput(run: Callable[..., object]) -> None:
+    """The table of equal throughput has a row for each buffer and clock, and a claim for each clock."""
+    outcome = run(*SMALL, "--figure", "equal", "--json")
+    document = json.loads(outcome.out)  # type: ignore[attr-defined]
+    assert len(document["rows"]) == 2 * 3
+    assert [check["clock"] for check in document["checks"]] == ["cpu", "wall"]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.control.allocation import allocate
+from penstock.control.min_flow import min_flow_rates
 from penstock.control.utility import Utility, UtilityKind
 from penstock.model.graph import Element, ElementGraph, Engine, InputStream
+from penstock.research.aces import AcesExperiment, StateClock, experiment_plant, plan_targets, simulate
+from penstock.research.element_policies import Policy
 from penstock.research.fluid import FluidGraph, Verdict
+from penstock.research.topology import TopologyShape
 
 BUFFER_ROWS = 50.0
 STEPS = 3000
@@ -90,3 +95,24 @@ def test_chain_settles_at_its_bottleneck() -> None:
     assert [verdict.outcome for verdict in verdicts] == ["settled", "settled", "starved"]
     assert verdicts[2].reason.startswith("p2 is starved: p1 bring 80 rows/s, and it asks for ")
     assert verdicts[2].asked_rows_per_s > 80.0
+
+
+@settings(max_examples=15, deadline=None)
+@given(graphs(), st.data(), st.sampled_from([Policy.ACES, Policy.ACES_AS_PUBLISHED]))
+def test_what_fits_is_carried_from_any_start(graph: ElementGraph, data: st.DataObject, policy: Policy) -> None:
+    """Row by row, by the rules that run: from any buffers, a load of 0.8 of what all can take together gets through.
+
+    This is what stability means for a network of queues: nobody's buffer stays full while the cores suffice, so next to
+    nothing is refused or lost once the start is worked off.
+    """
+    rows_per_s = 0.8 * min_flow_rates(graph)["p0"]
+    fitting = ElementGraph(graph.engines, (InputStream("s", rows_per_s),), graph.elements)
+    initial = data.draw(st.lists(st.integers(0, 50), min_size=len(graph.elements), max_size=len(graph.elements)))
+    experiment = AcesExperiment(TopologyShape(), clock=StateClock.CPU, duration_s=60.0, warm_up_s=20.0)
+    targets = plan_targets(fitting, allocate(fitting, Utility(UtilityKind.LOG)))
+    row_s = np.array([1.0 / element.rows_per_core_s for element in graph.elements])
+    plant = experiment_plant(fitting, experiment, targets, policy)._replace(fast_s=row_s, slow_s=row_s)
+    tally = simulate(plant, experiment, policy, seed=1, initial_rows=np.array(initial))
+    offered = rows_per_s * (experiment.duration_s - experiment.warm_up_s)
+    assert tally.refused.sum() <= 0.02 * offered
+    assert tally.lost.sum() <= 0.02 * tally.processed.sum()

@@ -1,10 +1,11 @@
-"""A graph of queries on Kafka under more load than fits: weighted throughput of ACES, plain Spark and a min-flow chain.
+"""A graph of queries on Kafka under more load than fits: weighted rows that are young enough, ACES against rivals.
 
-All three get the same load on the same engine, one after another in rounds, every other one backwards. Plain Spark
-reads what there is. ACES is the same queries with one call more, :func:`penstock.attach` with the application as a user
-declares it: Penstock plans targets (tier one) and limits what each query reads, and the producer follows its fastest
-reader. The min-flow chain has the same control, but its producer follows its slowest reader, as reliable delivery does,
-and its targets are one pace for all (setting ``graph.policy``). Nothing is calibrated for either of them.
+All modes get the same load on the same engine, one after another in rounds, every other one backwards. Plain Spark
+reads what there is. Plain Spark with a static limit has the best ``maxOffsetsPerTrigger`` that was found before, among
+multiples of what the engine can do. ACES is the same queries with guards after their sources and one call more,
+:func:`penstock.attach` with the application as a user declares it, goals included. The min-flow chain has the same
+control, but its producer follows its slowest reader, as reliable delivery does, and its targets are one pace for all
+(setting ``graph.policy``). Nothing is calibrated for either of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.apps.session import local_session
 from penstock.bench.fanout_capacity import find_capacity
-from penstock.bench.fanout_figures import ACES, MIN_FLOW, MODES, Fanout, StageFigures, stage_figures
+from penstock.bench.fanout_figures import ACES, MIN_FLOW, MODES, STATIC, Fanout, StageFigures, stage_figures
 from penstock.bench.fanout_runs import GraphRuns
 from penstock.kafka import jars
 from penstock.kafka.broker import running_cluster
@@ -24,12 +25,15 @@ from penstock.kafka.client import KafkaClient
 from penstock.process.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from penstock.apps.stages import StageGraph
+    from penstock.bench.fanout_runs import GraphRun
 
 _POLICIES = {MIN_FLOW: "min", ACES: "max"}
 _PLAN_EVERY_S = 6.0
+# Static limits that are tried, as multiples of the rows that all queries can do together between two triggers.
+STATIC_SHARES = (0.5, 1.0, 2.0)
 
 
 def bench_fanout(
@@ -40,6 +44,7 @@ def bench_fanout(
     settle_s: float,
     rounds: int,
     batch_s: float,
+    goal_s: float,
     say: Callable[[str], None],
 ) -> Fanout:
     """Find what all queries can do together, then run all modes in turn at a multiple of it."""
@@ -50,25 +55,58 @@ def bench_fanout(
             running_cluster(spec) as cluster,
             local_session("penstock bench fanout", memory="1g", jars=jars(), heartbeat_s=1) as spark,
         ):
-            runs = GraphRuns(graph, spark, KafkaClient(cluster.bootstrap), place, batch_s)
+            runs = GraphRuns(graph, spark, KafkaClient(cluster.bootstrap), place, batch_s, goal_s)
             found = find_capacity(runs, say)
             load_rows_per_s = load * found.rows_per_s
             say(f"all queries together: {found.rows_per_s:,.0f} rows/s; load {load_rows_per_s:,.0f} rows/s")
+            static_rows = best_static_limit(runs, found.rows_per_s, load_rows_per_s, settle_s, seconds, say)
             figures: list[StageFigures] = []
             for number in range(1, rounds + 1):
                 # Every other round backwards: an engine that still gets faster favours whoever comes last.
                 for mode in MODES[:: 1 if number % 2 else -1]:
-                    settings = mode_settings(mode, batch_s)
-                    run = runs.on_load(f"{mode}-{number}", load_rows_per_s, settle_s, seconds, settings)
-                    own = [
-                        stage_figures(mode, number, stage.name, stage.weight or 0.0, run, load_rows_per_s)
-                        for stage in graph.stages
-                    ]
+                    run = runs.on_load(
+                        f"{mode}-{number}",
+                        load_rows_per_s,
+                        settle_s,
+                        seconds,
+                        mode_settings(mode, batch_s),
+                        static_rows if mode == STATIC else None,
+                    )
+                    own = figures_of(runs, run, mode, number)
                     figures += own
-                    weighted = sum(each.weight * each.rows_per_s for each in own)
-                    stages = ", ".join(f"{each.stage} {each.rows_per_s:,.0f}" for each in own)
-                    say(f"round {number}, {mode}: {weighted:,.0f} weighted rows/s ({stages} rows/s)")
-        return Fanout(graph.name, found.rows_per_s, load_rows_per_s, tuple(figures), found.states)
+                    stages = ", ".join(f"{each.stage} {each.young_rows_per_s:,.0f}" for each in own)
+                    say(f"round {number}, {mode}: {weighted(own):,.0f} weighted rows/s within {goal_s:g} s ({stages})")
+        return Fanout(graph.name, goal_s, found.rows_per_s, load_rows_per_s, static_rows, tuple(figures), found.states)
+
+
+def best_static_limit(
+    runs: GraphRuns,
+    capacity_rows_per_s: float,
+    load_rows_per_s: float,
+    settle_s: float,
+    seconds: float,
+    say: Callable[[str], None],
+) -> int:
+    """The limit of Spark's own, the same for every query, with which plain Spark has most weighted young rows."""
+    found: dict[int, float] = {}
+    for share in STATIC_SHARES:
+        rows = max(1, round(share * capacity_rows_per_s * runs.batch_s))
+        run = runs.on_load(f"static-{share:g}", load_rows_per_s, settle_s, seconds, None, rows)
+        found[rows] = weighted(figures_of(runs, run, STATIC, 0))
+        say(f"static limit of {rows:,} rows a batch: {found[rows]:,.0f} weighted rows/s within {runs.goal_s:g} s")
+    return max(found, key=lambda rows: found[rows])
+
+
+def figures_of(runs: GraphRuns, run: GraphRun, mode: str, number: int) -> list[StageFigures]:
+    """Figures of all stages of a run."""
+    return [
+        stage_figures(mode, number, stage.name, stage.weight or 0.0, run, runs.goal_s) for stage in runs.graph.stages
+    ]
+
+
+def weighted(figures: Sequence[StageFigures]) -> float:
+    """Weighted rows a second that were out within the goal."""
+    return sum(each.weight * each.young_rows_per_s for each in figures)
 
 
 def mode_settings(mode: str, batch_s: float) -> dict[str, object] | None:

@@ -1,4 +1,4 @@
-"""What the runs of the fan-out benchmark amount to."""
+"""What the runs of the fan-out benchmark amount to: weighted rows that were young enough, and how old they were."""
 
 from __future__ import annotations
 
@@ -6,28 +6,37 @@ import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from penstock.sim.paired import half_width_95
 
-    from penstock.bench.fanout_runs import GraphRun, StageBatch
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.bench.fanout_runs import GraphRun
     from penstock.sim.two_states import TwoStates
 
-PLAIN, MIN_FLOW, ACES = "plain", "min_flow", "aces"
-MODES = (PLAIN, MIN_FLOW, ACES)
+PLAIN, STATIC, MIN_FLOW, ACES = "plain", "static_limit", "min_flow", "aces"
+MODES = (PLAIN, STATIC, MIN_FLOW, ACES)
+RIVALS = tuple(mode for mode in MODES if mode != ACES)
+TIMES = 1.5
+"""So many times the rows of each rival ACES is to have."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageFigures:
-    """One stage in one run; ages and lengths are of the batches that were done in its window, None without any."""
+    """One stage in one run; ages and lengths are of the batches that were done in its window, None without any.
+
+    ``young_rows_per_s`` were out within the goal; ``rows_per_s`` is what tasks have read.
+    """
 
     mode: str
     round: int
     stage: str
     weight: float
     rows_per_s: float
+    young_rows_per_s: float
     batches: int
     batch_mean_s: float | None
-    age_mean_s: float | None
+    oldest_age_s: float | None
     cores: float
 
     def to_dict(self) -> dict[str, object]:
@@ -38,52 +47,86 @@ class StageFigures:
             "stage": self.stage,
             "weight": self.weight,
             "rows_per_s": round(self.rows_per_s, 1),
+            "young_rows_per_s": round(self.young_rows_per_s, 1),
             "batches": self.batches,
             "batch_mean_s": None if self.batch_mean_s is None else round(self.batch_mean_s, 2),
-            "age_mean_s": None if self.age_mean_s is None else round(self.age_mean_s, 1),
+            "oldest_age_s": None if self.oldest_age_s is None else round(self.oldest_age_s, 1),
             "cores": round(self.cores, 2),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Fanout:
-    """All runs of all modes."""
+    """All runs of all modes; ``static_rows`` is the best limit of Spark's own that was found, of every query."""
 
     shape: str
+    goal_s: float
     capacity_rows_per_s: float
     load_rows_per_s: float
+    static_rows: int
     figures: tuple[StageFigures, ...]
     states: Mapping[str, TwoStates] = field(default_factory=dict)
 
-    def weighted_rows_per_s(self, mode: str) -> list[float]:
-        """Weighted throughput of a mode in each round."""
+    def young_weighted_rows_per_s(self, mode: str) -> list[float]:
+        """Weighted rows a second that were out within the goal, of a mode in each round."""
         rounds = sorted({each.round for each in self.figures})
         return [
-            sum(each.weight * each.rows_per_s for each in self.figures if each.mode == mode and each.round == number)
+            sum(
+                each.weight * each.young_rows_per_s
+                for each in self.figures
+                if each.mode == mode and each.round == number
+            )
             for number in rounds
         ]
 
-    def gain_over(self, mode: str) -> float:
-        """Gain of ACES over another mode, of the medians over rounds."""
-        other = statistics.median(self.weighted_rows_per_s(mode))
-        return statistics.median(self.weighted_rows_per_s(ACES)) / other - 1.0 if other > 0 else float("inf")
+    def times(self, rival: str) -> float:
+        """Rows of ACES over those of a rival, of the means over rounds."""
+        theirs = statistics.fmean(self.young_weighted_rows_per_s(rival))
+        return statistics.fmean(self.young_weighted_rows_per_s(ACES)) / theirs if theirs > 0 else float("inf")
+
+    def margin(self, rival: str, times: float) -> tuple[float, float | None]:
+        """What ACES has beyond so many times a rival, paired over rounds, with half of its 95 % interval.
+
+        A difference, not a ratio: a rival whose rows are all too old has none.
+        """
+        pairs = zip(self.young_weighted_rows_per_s(ACES), self.young_weighted_rows_per_s(rival), strict=True)
+        margins = [own - times * other for own, other in pairs]
+        return statistics.fmean(margins), half_width_95(margins)
+
+    @property
+    def is_young(self) -> bool:
+        """Whether no batch of a result of ACES had a row older than the goal."""
+        ages = [each.oldest_age_s for each in self.figures if each.mode == ACES and each.weight > 0]
+        return all(age is not None and age <= self.goal_s for age in ages)
 
     @property
     def is_met(self) -> bool:
-        """Whether ACES has the largest weighted throughput."""
-        return all(self.gain_over(mode) > 0 for mode in MODES if mode != ACES)
+        """Whether ACES has enough times each rival's rows, surely more than the rival has, and young ones."""
+        for rival in RIVALS:
+            more, half_width = self.margin(rival, 1.0)
+            if self.times(rival) < TIMES or (half_width is not None and more <= half_width):
+                return False
+        return self.is_young
 
     def to_dict(self) -> dict[str, object]:
         """As one JSON object."""
+        margins = {rival: self.margin(rival, 1.0) for rival in RIVALS}
         return {
             "bench": "fanout",
             "shape": self.shape,
+            "goal_s": self.goal_s,
             "capacity_rows_per_s": round(self.capacity_rows_per_s, 1),
             "load_rows_per_s": round(self.load_rows_per_s, 1),
-            "weighted_rows_per_s": {
-                mode: [round(value, 1) for value in self.weighted_rows_per_s(mode)] for mode in MODES
+            "static_rows": self.static_rows,
+            "young_weighted_rows_per_s": {
+                mode: [round(value, 1) for value in self.young_weighted_rows_per_s(mode)] for mode in MODES
             },
-            "gain_over": {mode: round(self.gain_over(mode), 4) for mode in MODES if mode != ACES},
+            "times": {rival: round(self.times(rival), 3) for rival in RIVALS},
+            "more_rows_per_s": {rival: round(more, 1) for rival, (more, _) in margins.items()},
+            "more_half_width_95_rows_per_s": {
+                rival: None if half is None else round(half, 1) for rival, (_, half) in margins.items()
+            },
+            "is_young": self.is_young,
             "is_met": self.is_met,
             "states": {
                 stage: {
@@ -98,47 +141,23 @@ class Fanout:
         }
 
 
-def stage_figures(
-    mode: str, number: int, stage: str, weight: float, run: GraphRun, load_rows_per_s: float
-) -> StageFigures:
-    """Figures of a stage over the window of a run."""
-    own = [batch for batch in run.batches if batch.stage == stage]
+def stage_figures(mode: str, number: int, stage: str, weight: float, run: GraphRun, goal_s: float) -> StageFigures:
+    """Figures of a stage over the window of a run; a row is out when its batch is done."""
     window = run.window
-    inside = [batch for batch in own if window.from_s <= batch.ended_s <= window.until_s]
-    ages = batch_ages(own, run.load_began_s, load_rows_per_s)
-    rows = sum(batch.rows for batch in inside)
+    inside = [
+        batch for batch in run.batches if batch.stage == stage and window.from_s <= batch.ended_s <= window.until_s
+    ]
+    seconds = window.until_s - window.from_s
+    ages = [batch.oldest_age_s for batch in inside if batch.oldest_age_s is not None]
     return StageFigures(
         mode=mode,
         round=number,
         stage=stage,
         weight=weight,
         rows_per_s=window.rows_per_s(stage),
+        young_rows_per_s=sum(batch.young_rows(goal_s) for batch in inside) / seconds,
         batches=len(inside),
         batch_mean_s=statistics.fmean(batch.duration_s for batch in inside) if inside else None,
-        age_mean_s=sum(batch.rows * age_s for batch, age_s in zip(own, ages, strict=True) if batch in inside) / rows
-        if rows
-        else None,
-        cores=sum(batch.core_s for batch in inside) / (window.until_s - window.from_s),
+        oldest_age_s=max(ages, default=None),
+        cores=sum(batch.core_s for batch in inside) / seconds,
     )
-
-
-def batch_ages(batches: Sequence[StageBatch], load_began_s: float, load_rows_per_s: float) -> list[float]:
-    """Mean age of the rows of each batch of a stage when it was done, seconds since they were due in the input.
-
-    Every stage passes on every row, in order, so the ``k``-th row of a stage is the ``k``-th of the input.
-
-    Examples
-    --------
-    Batches of 100 rows, done after 10 and 20 seconds, of a load of ten rows a second:
-
-    >>> from penstock.bench.fanout_runs import StageBatch
-    >>> done = [StageBatch("fast", ended_s - 1.0, 1.0, 100, 0.0, 0.5) for ended_s in (10.0, 20.0)]
-    >>> batch_ages(done, load_began_s=0.0, load_rows_per_s=10.0)
-    [5.0, 5.0]
-    """
-    ages, before = [], 0
-    for batch in batches:
-        due_s = load_began_s + (before + batch.rows / 2) / load_rows_per_s
-        ages.append(max(0.0, batch.ended_s - due_s))
-        before += batch.rows
-    return ages

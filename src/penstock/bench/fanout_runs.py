@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import penstock
-from penstock.apps.stages import INPUT, StageGraph, StageStart, StageTopics, start_stage
+from penstock.apps.stages import INPUT, OBSERVED, StageGraph, StageStart, StageTopics, start_stage
 from penstock.kafka.load import run_load
 from penstock.kafka.load_sinks import KafkaTarget
 from penstock.model.profile import LoadProfile
@@ -33,7 +33,7 @@ _SEND_LONGER_S = 3.0
 
 @dataclass(frozen=True, slots=True)
 class StageBatch:
-    """One finished batch with rows."""
+    """One finished batch with rows; how many it kept, and when the first and last of these came into the input."""
 
     stage: str
     started_s: float
@@ -41,11 +41,37 @@ class StageBatch:
     rows: int
     lag_rows: float
     core_s: float
+    kept_rows: int = 0
+    oldest_s: float | None = None
+    newest_s: float | None = None
 
     @property
     def ended_s(self) -> float:
         """When it was done."""
         return self.started_s + self.duration_s
+
+    @property
+    def oldest_age_s(self) -> float | None:
+        """Age of its oldest row when it was done; None where it kept none."""
+        return None if self.oldest_s is None else max(0.0, self.ended_s - self.oldest_s)
+
+    def young_rows(self, goal_s: float) -> float:
+        """Rows that were younger than a goal when it was done; they arrived evenly from the first to the last.
+
+        Examples
+        --------
+        Rows of 10 to 20 seconds:
+
+        >>> batch = StageBatch("fast", 0.0, 30.0, 100, 0.0, 1.0, kept_rows=100, oldest_s=10.0, newest_s=20.0)
+        >>> batch.young_rows(20.0), batch.young_rows(15.0), batch.young_rows(5.0)
+        (100.0, 50.0, 0.0)
+        """
+        if self.oldest_s is None or self.newest_s is None:
+            return 0.0
+        since_s, span_s = self.ended_s - goal_s, self.newest_s - self.oldest_s
+        if span_s <= 0:
+            return float(self.kept_rows) if self.newest_s >= since_s else 0.0
+        return self.kept_rows * min(1.0, max(0.0, (self.newest_s - since_s) / span_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +111,7 @@ class GraphRuns:
     """Runs of one graph in one session, each with topics of its own.
 
     The queries are ordinary ones, started under the names that the application declares. A governed run differs from a
-    plain one by a call of :func:`penstock.attach` and nothing else.
+    plain one by a call of :func:`penstock.attach` and a guard after each source.
     """
 
     graph: StageGraph
@@ -93,6 +119,7 @@ class GraphRuns:
     client: KafkaClient
     place: Path
     batch_s: float
+    goal_s: float
 
     def on_load(
         self,
@@ -101,19 +128,24 @@ class GraphRuns:
         settle_s: float,
         seconds: float,
         settings: Mapping[str, object] | None = None,
+        most_rows: int | None = None,
     ) -> GraphRun:
-        """Run under a load that comes at a rate; attached with these settings, plain Spark without."""
+        """Run under a load that comes at a rate; attached with these settings, plain Spark without.
+
+        ``most_rows`` is a limit of Spark's own for every query.
+        """
         topics = self._topics(name)
         profile = LoadProfile.constant(rows_per_s, seconds=settle_s + seconds + _SEND_LONGER_S)
         began_s: list[float] = []
         sender = threading.Thread(target=lambda: began_s.append(self._send(topics, profile)))
         sender.start()
-        start = StageStart(self.place / name, self.batch_s)
+        start = StageStart(self.place / name, self.batch_s, most_rows, has_guard=settings is not None)
         try:
             if settings is None:
                 batches, window = self._run(topics, start, settle_s, seconds)
             else:
-                with penstock.attach(self.spark, self.graph.application(), settings=settings, store=MemoryStore()):
+                application = self.graph.application(self.goal_s)
+                with penstock.attach(self.spark, application, settings=settings, store=MemoryStore()):
                     batches, window = self._run(topics, start, settle_s, seconds)
         finally:
             sender.join()
@@ -168,7 +200,12 @@ class GraphRuns:
         core_s, watched.last_job = internals.core_seconds(self.spark, str(watched.query.runId), watched.last_job)
         started_s = parse_timestamp_s(progress["timestamp"])
         duration_s = progress["durationMs"]["triggerExecution"] / 1000.0
-        watched.batches.append(StageBatch(stage, started_s, duration_s, rows, waiting_rows(progress), core_s or 0.0))
+        kept_rows, oldest_s, newest_s = kept(progress)
+        watched.batches.append(
+            StageBatch(
+                stage, started_s, duration_s, rows, waiting_rows(progress), core_s or 0.0, kept_rows, oldest_s, newest_s
+            )
+        )
 
     def _rows_read(self, watched: Mapping[str, _Watched]) -> dict[str, int]:
         return {stage: internals.rows_read(self.spark, str(each.query.runId)) for stage, each in watched.items()}
@@ -195,3 +232,22 @@ def waiting_rows(progress: Mapping[str, Any]) -> float:
     """
     distances = [offset_distance(source["endOffset"], source["latestOffset"]) for source in progress["sources"]]
     return max(0.0, sum(distance for distance in distances if distance is not None))
+
+
+def kept(progress: Mapping[str, Any]) -> tuple[int, float | None, float | None]:
+    """Rows that a batch kept, and when the first and last of them came into the input.
+
+    Examples
+    --------
+    >>> kept({"observedMetrics": {"penstock_stage": {"rows": 3, "oldest_s": 1.5, "newest_s": 2.5}}})
+    (3, 1.5, 2.5)
+    >>> kept({"observedMetrics": {}})
+    (0, None, None)
+    """
+    found = (progress.get("observedMetrics") or {}).get(OBSERVED) or {}
+    oldest_s, newest_s = found.get("oldest_s"), found.get("newest_s")
+    return (
+        int(found.get("rows", 0)),
+        None if oldest_s is None else float(oldest_s),
+        None if newest_s is None else float(newest_s),
+    )

@@ -165,8 +165,9 @@ def _trim(graph: ElementGraph, problem: AllocationProblem, rates: NDArray[np.flo
         brought = sum(outputs[feeder] for feeder in feeders) + sum(graph.stream_rows_per_s[index])
         for place, feeder in enumerate(feeders):
             if element.inputs is Inputs.PROPORTIONAL:
-                # What waits is taken in beside what comes.
-                rows = (trimmed[index] - element.waiting_rows_per_s) * graph.feeder_parts[index][place]
+                # What waits and what comes from outside is taken in beside what feeders bring.
+                outside = element.waiting_rows_per_s + sum(graph.stream_rows_per_s[index])
+                rows = (trimmed[index] - outside) * graph.feeder_parts[index][place]
             elif element.inputs is Inputs.JOIN:
                 rows = trimmed[index] - element.waiting_rows_per_s
             else:

@@ -46,7 +46,7 @@ def shrink_to_fit(
         brought = [problem.selectivity[feeder] * fitted[feeder] for feeder in graph.feeders[index]]
         if element.inputs is Inputs.PROPORTIONAL and brought:
             whole = [rows / part for rows, part in zip(brought, graph.feeder_parts[index], strict=True) if part > 0]
-            most = min(whole, default=problem.upper[index])
+            most = min(whole, default=problem.upper[index]) + sum(graph.stream_rows_per_s[index])
         else:
             brought.extend(graph.stream_rows_per_s[index])
             most = min(brought) if element.inputs is Inputs.JOIN else sum(brought)

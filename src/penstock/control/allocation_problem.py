@@ -26,9 +26,9 @@ class AllocationProblem:
 
     which is the first block of :math:`A`. The second is Eq. 5: :math:`x_j \le \sum_i m_i x_i + s_j` for an element that
     merges its inputs, one row for each input for one that joins them, with :math:`m_i` the selectivity and :math:`s_j`
-    what it reads from outside and what waits. An element that takes of each input its part :math:`p_i` has one row for
-    each as well, :math:`p_i x_j \le m_i x_i + p_i w_j` with :math:`w_j` what waits. As printed, Eq. 5 is the join: an
-    element that merges three streams would be held to the rate of the slowest of them.
+    what it reads from outside and what waits. An element that takes of each feeder its part :math:`p_i` has one row for
+    each as well, :math:`p_i (x_j - s_j) \le m_i x_i`: what comes from outside is taken first. As printed, Eq. 5 is the
+    join: an element that merges three streams would be held to the rate of the slowest of them.
 
     Elements that are switched off have :math:`u_j = 0` and pay no :math:`b_j`.
     """
@@ -99,7 +99,7 @@ def _add_inputs(graph: ElementGraph, index: int, entries: list[tuple[int, int, f
     if graph.elements[index].inputs is Inputs.PROPORTIONAL and feeders:
         for feeder, part in zip(feeders, graph.feeder_parts[index], strict=True):
             entries.extend([(len(limits), index, part), (len(limits), feeder, -graph.elements[feeder].selectivity)])
-            limits.append(part * waiting)
+            limits.append(part * (waiting + sum(outside)))
         return
     if graph.elements[index].inputs is Inputs.JOIN:
         for feeder in feeders:

@@ -247,7 +247,12 @@ class ApplicationLogic:
         cap_rows = None
         if self._graph is not None:
             self._graph.observe_batch(signal, event.core_s, found.logic.arrival_rows_per_s, self._now_s)
-            cap_rows = self._graph.limit_rows(signal.query, self._now_s)
+            bounds = self._graph.keep_bounds(signal.query, self._now_s) if found.logic.can_shed else None
+            if bounds is None:
+                cap_rows = self._graph.limit_rows(signal.query, self._now_s)
+            else:
+                # It reads all that comes and keeps what the plan of its graph gives it.
+                found.logic.set_keep_bounds(bounds)
         decisions = found.logic.on_batch(signal, contention=contention, cap_rows=cap_rows)
         found.workload.observe_batch(signal)
         for decision in decisions:
@@ -364,8 +369,8 @@ class ApplicationLogic:
     def _new_graph(self) -> GraphTier | None:
         if not self.application.has_graph:
             return None
-        from penstock.control.graph_flow import FlowPolicy  # noqa: PLC0415 - brings solvers, which few need
-        from penstock.control.graph_tier import GraphTier  # noqa: PLC0415 - as above
+        from penstock.control.graph_tier import GraphTier  # noqa: PLC0415 - brings solvers, which few need
+        from penstock.control.tier_two import FlowPolicy  # noqa: PLC0415 - as above
 
         graph = self._settings.graph
         return GraphTier(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.control.feedback import ReaderReport, allowed_output, smallest_output
-from penstock.control.flow import FlowLaw, FlowState
-from penstock.control.lqr import flow_gains
+from penstock.control.tier_two import FlowPolicy, TierTwo, TierTwoState
 from penstock.errors import InvalidSettingError
 
 if TYPE_CHECKING:
@@ -20,14 +17,6 @@ if TYPE_CHECKING:
 # batch spreads its fixed cost over more rows, but without a bound one slow batch would beget ever larger ones.
 LONGEST_BATCH = 3.0
 _STALE_AFTER_BATCHES = 5.0
-_EFFORT = 4.0
-
-
-class FlowPolicy(StrEnum):
-    """Which of its readers a producer follows: the fastest (ACES) or the slowest (reliable delivery, Lock-Step)."""
-
-    MAX = "max"
-    MIN = "min"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +27,6 @@ class FlowReport:
     time_s: float
     lag_rows: float
     period_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class GraphFlowState:
-    """What the next limits depend on beside the targets: last reports, the past of every flow law, who has ended."""
-
-    reports: Mapping[str, ReaderReport] = field(default_factory=dict)
-    laws: Mapping[str, FlowState] = field(default_factory=dict)
-    gone: frozenset[str] = frozenset()
 
 
 class GraphFlow:
@@ -61,8 +41,7 @@ class GraphFlow:
     with selectivity :math:`s_j` and the time :math:`T` between its batches, and what it reports to the query before it
     is :math:`r_{max,j}` of Eq. 7, which keeps one batch waiting. With :attr:`FlowPolicy.MIN` the maximum is a minimum.
 
-    A reader that stops reporting counts with its target from tier one (see
-    :func:`~penstock.control.feedback.allowed_output`), so a dead reader neither stops nor floods anybody.
+    Eq. 7 and 8 and what a silent reader counts for are those of :class:`~penstock.control.tier_two.TierTwo`.
 
     Examples
     --------
@@ -95,77 +74,50 @@ class GraphFlow:
         *,
         batch_s: float,
         policy: FlowPolicy = FlowPolicy.MAX,
-        state: GraphFlowState | None = None,
+        state: TierTwoState | None = None,
     ) -> None:
         if not batch_s > 0:
             raise InvalidSettingError("batch_s", batch_s, "seconds above zero")
-        state = state or GraphFlowState()
-        self._graph = graph
         self._batch_s = batch_s
-        self._policy = policy
-        self._targets: dict[str, float] = dict(targets_rows_per_s)
-        self._gains = flow_gains(delay_steps=1, effort=_EFFORT)
-        self._laws = {element.name: FlowLaw(self._gains, state.laws.get(element.name)) for element in graph.elements}
-        self._reports: dict[str, ReaderReport] = dict(state.reports)
-        self._gone = set(state.gone)
+        stale_after_s = _STALE_AFTER_BATCHES * LONGEST_BATCH * batch_s
+        self._tier_two = TierTwo(graph, targets_rows_per_s, stale_after_s=stale_after_s, policy=policy, state=state)
 
-    def snapshot(self) -> GraphFlowState:
+    def snapshot(self) -> TierTwoState:
         """What readers said, and the past of their flow laws."""
-        return GraphFlowState(
-            dict(self._reports), {name: law.snapshot() for name, law in self._laws.items()}, frozenset(self._gone)
-        )
+        return self._tier_two.snapshot()
 
     def retarget(self, targets_rows_per_s: Mapping[str, float], graph: ElementGraph | None = None) -> None:
         """Take over new targets of tier one, of another graph where it changed; what readers reported stays."""
-        self._targets = dict(targets_rows_per_s)
-        if graph is not None:
-            self._graph = graph
-            self._laws = {
-                element.name: self._laws.get(element.name, FlowLaw(self._gains)) for element in graph.elements
-            }
-            self._reports = {name: report for name, report in self._reports.items() if name in self._laws}
+        self._tier_two.retarget(targets_rows_per_s, graph)
 
     def leave(self, element: str) -> None:
         """A query has ended: nobody follows it any more, even before there are new targets."""
-        self._gone.add(element)
+        self._tier_two.leave(element)
 
     def come_back(self, element: str) -> None:
         """A query that ended runs again."""
-        self._gone.discard(element)
-
-    def first_limit(self, element: str) -> int:
-        """Rows of the very first batch, before anybody has reported."""
-        return max(1, round(self._targets[element] * self._batch_s))
+        self._tier_two.come_back(element)
 
     def on_batch(self, batch: FlowReport) -> int:
         """Rows that the next batch of a query may read; its report to those before it is kept."""
         name = batch.element
-        law, rows = self._laws[name], self._rate(name, batch.time_s) * self._batch_s
-        maximum = law.maximum(rate=rows, buffer=batch.lag_rows, target=rows)
-        law.granted(maximum)
-        self._reports[name] = ReaderReport(maximum / self._batch_s, batch.time_s)
+        rate = self.rate_rows_per_s(name, now_s=batch.time_s)
+        self._tier_two.report(
+            name,
+            rate_rows_per_s=rate,
+            buffer_rows=batch.lag_rows,
+            target_rows=rate * self._batch_s,
+            step_s=self._batch_s,
+            now_s=batch.time_s,
+        )
         return self.limit_rows(name, period_s=batch.period_s, now_s=batch.time_s)
 
     def limit_rows(self, element: str, *, period_s: float, now_s: float) -> int:
         """Rows that a query may read in a batch, by its target and what its readers last said."""
         period_s = min(max(period_s, self._batch_s), LONGEST_BATCH * self._batch_s)
         # At least one row: a query without a batch reports nothing, and nobody would learn that it could go on.
-        return max(1, round(self._rate(element, now_s) * period_s))
+        return max(1, round(self.rate_rows_per_s(element, now_s=now_s) * period_s))
 
-    def _rate(self, name: str, now_s: float) -> float:
-        index, target = self._graph.element_index[name], self._targets[name]
-        allowed = self._allowed(index, now_s)
-        return target if allowed is None else min(target, allowed / self._graph.elements[index].selectivity)
-
-    def _allowed(self, index: int, now_s: float) -> float | None:
-        stale_after_s = _STALE_AFTER_BATCHES * LONGEST_BATCH * self._batch_s
-        rates = []
-        for reader in self._graph.readers[index]:
-            name = self._graph.elements[reader].name
-            if name in self._gone:
-                continue
-            rate = allowed_output(self._reports, {name: self._targets[name]}, now_s=now_s, stale_after_s=stale_after_s)
-            if rate is not None:
-                # A merge of several streams leaves each of them its part.
-                rates.append(rate * self._graph.feeder_parts[reader][self._graph.feeders[reader].index(index)])
-        return smallest_output(rates) if self._policy is FlowPolicy.MIN else max(rates, default=None)
+    def rate_rows_per_s(self, element: str, *, now_s: float) -> float:
+        """Rows a second that a query may process, by its target and what its readers last said."""
+        return self._tier_two.rate(element, self._tier_two.target(element), now_s=now_s)

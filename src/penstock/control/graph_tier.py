@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.control.allocation_minima import fit_minima
-from penstock.control.graph_flow import LONGEST_BATCH, FlowPolicy, FlowReport, GraphFlow, GraphFlowState
+from penstock.control.graph_flow import LONGEST_BATCH, FlowReport, GraphFlow
 from penstock.control.graph_shape import GraphShape
 from penstock.control.min_flow import min_flow_rates
 from penstock.control.planner import AllocationPlanner, PlannerState
+from penstock.control.priority import KeepBounds
+from penstock.control.tier_two import FlowPolicy, TierTwoState
 from penstock.errors import InvalidSettingError
 from penstock.estimate.query_load import MEMORY_BATCHES, DecayedSum, QueryLoad
 from penstock.model.decision import Decision, GraphPlan, Hold, Infeasible
@@ -55,7 +57,7 @@ class GraphTierState:
     selectivities: Mapping[QueryName, float] = field(default_factory=dict)
     planner: PlannerState = field(default_factory=PlannerState)
     graph: ElementGraph | None = None
-    flow: GraphFlowState = field(default_factory=GraphFlowState)
+    flow: TierTwoState = field(default_factory=TierTwoState)
     targets_rows_per_s: Mapping[str, float] = field(default_factory=dict)
     scale: float = 1.0
     scaled_s: float | None = None
@@ -165,7 +167,7 @@ class GraphTier:
                 selectivities=self._selectivities,
                 planner=self._planner.snapshot(),
                 graph=self._graph,
-                flow=GraphFlowState() if self._flow is None else self._flow.snapshot(),
+                flow=TierTwoState() if self._flow is None else self._flow.snapshot(),
                 targets_rows_per_s=self.targets_rows_per_s,
                 scale=self._scale,
                 scaled_s=self._scaled_s,
@@ -230,6 +232,8 @@ class GraphTier:
                 sent = self._sent.setdefault((name, reader), DecayedSum(MEMORY_BATCHES * self._batch_s))
                 sent.add(signal.work_rows, signal.finished_s)
         self._learn_selectivity(name, signal.started_s)
+        if load.selectivity is not None:
+            self._selectivities[name] = min(_MOST_SELECTIVITY, max(_LEAST_SELECTIVITY, load.selectivity))
         if self._flow is not None and name in self.targets_rows_per_s:
             lag_rows = self.targets_rows_per_s[name] * self._batch_s if load.lag_rows is None else load.lag_rows
             self._flow.on_batch(FlowReport(name, now_s, lag_rows, load.period_s))
@@ -252,6 +256,20 @@ class GraphTier:
         else:
             rows = self._flow.limit_rows(query, period_s=load.period_s, now_s=now_s)
         return float(max(1, round(load.read_per_work * rows)))
+
+    def keep_bounds(self, query: QueryName, now_s: float) -> KeepBounds | None:
+        r"""The most that a query with a guard keeps of its rows; None for a query that is not planned with.
+
+        A query that may drop rows reads all of them and keeps the part that it was given,
+        :math:`\min(1, r_j / a_j)` for a rate :math:`r_j` of tier two and :math:`a_j` rows that come a second. A read
+        limit instead would keep the others waiting: under overload their age is how long the overload lasts.
+        """
+        if self._flow is None or query not in self._running or query not in self.targets_rows_per_s:
+            return None
+        arrival_rows_per_s = self._loads[query].arrival_rows_per_s
+        if self._fits or not arrival_rows_per_s:
+            return KeepBounds()
+        return KeepBounds(high=min(1.0, self._flow.rate_rows_per_s(query, now_s=now_s) / arrival_rows_per_s))
 
     def plan(self, now_s: float) -> list[Decision]:
         """Plan anew where it is time to; gives what changed."""
@@ -324,7 +342,7 @@ class GraphTier:
         self._scale = min(_LARGEST_SCALE, max(_SMALLEST_SCALE, self._scale * step))
 
     def _learn_selectivity(self, reader: QueryName, now_s: float) -> None:
-        """Compare what arrived at a reader with what its producers sent."""
+        """Compare what arrived at a reader with what its producers sent; for those whose sink does not tell."""
         declared = self.application.queries[reader]
         producers = self.application.producers(reader)
         written = {stream for name in producers for stream in self.application.queries[name].writes}
@@ -341,7 +359,7 @@ class GraphTier:
         ratio = load.arrived.at(now_s) / sent
         if abs(ratio - 1.0) <= _SAME_SELECTIVITY:
             return
-        for name in producers:
+        for name in (each for each in producers if self._loads[each].selectivity is None):
             known = self._selectivities.get(name, 1.0)
             self._selectivities[name] = min(_MOST_SELECTIVITY, max(_LEAST_SELECTIVITY, known * ratio))
 

@@ -149,6 +149,11 @@ class QueryLogic:
         return self._keep is not None
 
     @property
+    def can_shed(self) -> bool:
+        """Whether it has a guard, and a goal by which that drops rows."""
+        return self._keep is not None and self._target_s is not None and self.keep_floor < 1.0
+
+    @property
     def target_batch_s(self) -> float | None:
         """The batch length that the goal allows, or None without a latency goal."""
         return self._target_s

@@ -72,6 +72,8 @@ class QueryLoad:
         Rows that were processed in full.
     arrived
         Rows that came lately, of which :attr:`arrivals` batches tell.
+    worked, written
+        Rows that were processed and that its sink wrote lately, in batches whose sink tells.
     """
 
     batch_s: float
@@ -83,13 +85,21 @@ class QueryLoad:
     read_per_work: float = 1.0
     kept_rows_per_s: float = 0.0
     arrived: DecayedSum = field(init=False)
+    worked: DecayedSum = field(init=False)
+    written: DecayedSum = field(init=False)
     arrivals: int = 0
     heard_s: float | None = None
     _started_s: float | None = None
     _unpaid_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.arrived = DecayedSum(MEMORY_BATCHES * self.batch_s)
+        memory_s = MEMORY_BATCHES * self.batch_s
+        self.arrived, self.worked, self.written = (DecayedSum(memory_s) for _ in range(3))
+
+    @property
+    def selectivity(self) -> float | None:
+        """Rows written for each that was processed, lately; None where the sink does not tell."""
+        return self.written.value / self.worked.value if self.worked.value > 0 else None
 
     def on_batch(
         self, signal: BatchSignal, core_s: float | None, arrival_rows_per_s: float | None, limit_rows: float | None
@@ -106,6 +116,9 @@ class QueryLoad:
             self.read_per_work = min(_MOST_READ_PER_WORK, signal.rows / signal.work_rows)
         if self.period_s > 0:
             self.kept_rows_per_s += _GAIN * (signal.work_rows / self.period_s - self.kept_rows_per_s)
+        if signal.output_rows is not None and signal.work_rows > 0:
+            self.worked.add(signal.work_rows, signal.finished_s)
+            self.written.add(signal.output_rows, signal.finished_s)
         self._learn_cost(signal, core_s)
 
     def pause(self) -> None:

@@ -18,9 +18,9 @@ class Inputs(StrEnum):
     """How an element takes several inputs.
 
     ``MERGE`` reads them all into one buffer, so its rate is at most the sum of theirs. ``JOIN`` needs a row of each, so
-    its rate is at most the smallest of theirs. ``PROPORTIONAL`` reads them all as well, but of each its part, which is
-    what that input would bring if nobody dropped anything: a plan that is free to choose would live on the cheapest
-    input alone.
+    its rate is at most the smallest of theirs. ``PROPORTIONAL`` reads them all as well, but of each element before it
+    its part, which is what that one would bring if nobody dropped anything: a plan that is free to choose would live on
+    the cheapest input alone. What comes from outside is taken first: nobody can slow it down.
     """
 
     MERGE = "merge"
@@ -223,7 +223,7 @@ class ElementGraph:
 
     @cached_property
     def feeder_parts(self) -> tuple[tuple[float, ...], ...]:
-        """Part of each feeder in all that an element is offered, streams from outside included.
+        """Part of each feeder in all that the feeders of an element offer it; streams from outside are taken first.
 
         Examples
         --------
@@ -240,9 +240,9 @@ class ElementGraph:
         ((), (), (0.9, 0.1))
         """
         found = []
-        for index, feeders in enumerate(self.feeders):
+        for feeders in self.feeders:
             sent = [self.elements[feeder].selectivity * self.offered_rows_per_s[feeder] for feeder in feeders]
-            whole = sum(sent) + sum(self.stream_rows_per_s[index])
+            whole = sum(sent)
             found.append(tuple(rows / whole if whole > 0 else 1.0 / len(feeders) for rows in sent))
         return tuple(found)
 

@@ -89,7 +89,7 @@ class BatchSignal:
 
     ``started_s`` and ``finished_s`` are seconds since the epoch on the driver's clock; ``duration_s`` is what Spark
     reports as ``triggerExecution``, split by phase in ``phases_s``. ``partitions`` is the most tasks that one of its
-    stages has work for; None where a source does not tell.
+    stages has work for, and ``output_rows`` what its sink wrote; None where a source, or the sink, does not tell.
     """
 
     query: QueryName
@@ -103,6 +103,7 @@ class BatchSignal:
     state_bytes: int = 0
     guard: GuardSignal | None = None
     partitions: int | None = None
+    output_rows: int | None = None
 
     @property
     def work_rows(self) -> int:

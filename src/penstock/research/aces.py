@@ -13,22 +13,31 @@ from penstock.control.allocation import Allocation, allocate
 from penstock.control.lqr import flow_gains
 from penstock.control.utility import Utility, UtilityKind
 from penstock.errors import InvalidSettingError
+from penstock.model.graph import ElementGraph
 from penstock.research.build_plant import Targets, build_plant
+from penstock.research.element_policies import Policy
 from penstock.research.elements import run_elements, source_priorities
 from penstock.research.kernel import new_agenda
-from penstock.research.las_summary import TWO_SIDED_95
-from penstock.research.plant import Control, Plant, Policy, Tally, new_state, new_tally
+from penstock.research.plant import Control, Plant, Tally, new_state, new_tally
 from penstock.research.topology import TopologyShape, draw_topology
+from penstock.research.two_state_rate import kept_state_rows_per_core_s
+from penstock.sim.paired import half_width_95, paired_gain
 from penstock.sim.parallel import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.model.graph import ElementGraph
+    from numpy.typing import NDArray
 
     Row = dict[str, float | int | str | None]
 
-POLICIES = (Policy.ACES, Policy.UDP, Policy.LOCK_STEP)
+LOCK_STEPS = (
+    Policy.LOCK_STEP,
+    Policy.LOCK_STEP_SLEEPS_10MS,
+    Policy.LOCK_STEP_SLEEPS_20MS,
+    Policy.LOCK_STEP_BY_PRESSURE,
+)
+POLICIES = (Policy.ACES, Policy.ACES_AS_PUBLISHED, Policy.UDP, *LOCK_STEPS)
 # Topics hold whatever comes; this many rows are more than any run brings.
 TOPIC_ROWS = 16_384
 # The most that the rows of a full buffer count for against tokens, in CPU seconds.
@@ -58,12 +67,17 @@ class AcesExperiment:
         ``lambda_S``: mean time in a state, in units of the mean CPU time of a row. The paper gives no unit.
     clock
         What the states pass with.
+    keeps_state
+        Whether a row costs what the state says in which it began. Else it is worked off at the speed of each state that
+        it meets, so that the rates of fluid are exact at every burstiness.
+    ingress_share
+        Share of what streams bring that is let in; the rest is dropped before the graph. Targets do not know of it.
     utility
         What tier one maximises. The logarithm leaves no element without CPU; the linear one starves many.
     allocation_error
         Standard deviation of the error made on each CPU target, as a share of it.
-    target_share, low_share
-        ``b_0`` as a share of the buffer, and the share below which a reader gets rows that others have no room for.
+    target_share
+        ``b_0`` as a share of the buffer.
     row_s, share_gain
         See :class:`~penstock.research.plant.Control`.
     step_s, delay_steps, effort
@@ -79,15 +93,14 @@ class AcesExperiment:
     buffer_rows: int = 50
     burstiness_rows: float = 10.0
     clock: StateClock = StateClock.CPU
+    keeps_state: bool = True
+    ingress_share: float = 1.0
     utility: Utility = field(default_factory=lambda: Utility(UtilityKind.LOG))
     allocation_error: float = 0.0
     step_s: float = 0.01
     target_share: float = 0.5
-    low_share: float = 0.0
     row_s: float = 0.2
-    reader_weight: float = 1.0
     share_gain: float = 0.2
-    debt_rows: float = 1.0
     delay_steps: int = 1
     effort: float = 4.0
     delay_s: float = 0.002
@@ -120,7 +133,8 @@ class AcesMeasures:
     """One policy on one topology; losses and refusals are shares of the rows processed and offered."""
 
     weighted_rows_per_s: float
-    fluid_rows_per_s: float
+    log_optimum_rows_per_s: float
+    linear_optimum_rows_per_s: float
     latency_mean_s: float
     latency_std_s: float
     lost_fraction: float
@@ -144,7 +158,8 @@ def run_aces_points(
     >>> small = AcesExperiment(TopologyShape(elements=20, engines=5), duration_s=3.0, warm_up_s=1.0)
     >>> [rows] = run_aces_points([small], topologies=1)
     >>> [row["policy"] for row in rows]
-    ['aces', 'udp', 'lock_step']
+    ['aces', 'aces_as_published', 'udp', 'lock_step', 'lock_step_sleeps_10ms', 'lock_step_sleeps_20ms', \
+'lock_step_by_pressure']
     """
     if topologies < 1:
         raise InvalidSettingError("topologies", topologies, "at least one")
@@ -170,30 +185,53 @@ def run_aces_points(
 def run_aces_job(job: AcesJob) -> dict[Policy, AcesMeasures]:
     """Run every policy on one topology."""
     experiment = job.experiment
-    graph = draw_topology(experiment.shape, seed=job.seed)
+    graph = real_graph(experiment, job.seed)
     allocation = allocate(graph, experiment.utility)
-    targets = _disturbed(allocation, experiment.allocation_error, job.seed)
+    linear_rows_per_s = allocate(graph).weighted_rows_per_s
+    targets = plan_targets(graph, allocation, error=experiment.allocation_error, seed=job.seed)
     measures = {}
     for policy in job.policies:
-        plant = _plant(graph, experiment, targets, policy)
+        plant = experiment_plant(graph, experiment, targets, policy)
         tally = simulate(plant, experiment, policy, seed=job.seed)
-        measures[policy] = _measure(plant, tally, experiment, allocation.weighted_rows_per_s)
+        measures[policy] = _measure(plant, tally, experiment, allocation.weighted_rows_per_s, linear_rows_per_s)
     return measures
 
 
-def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: int) -> Tally:
-    """Run one policy; the same plant, experiment and seed give the same tally to the last bit."""
+def real_graph(experiment: AcesExperiment, seed: int) -> ElementGraph:
+    """A topology with the rates that its elements really have; what streams bring does not depend on burstiness."""
+    shape = experiment.shape
+    graph = draw_topology(shape, seed=seed)
+    if not experiment.keeps_state:
+        return graph
+    state_time_s = experiment.burstiness_rows * shape.mean_row_s
+    rate = kept_state_rows_per_core_s(shape.fast_s, shape.slow_s, shape.slow_share, state_time_s)
+    elements = tuple(replace(element, rows_per_core_s=rate) for element in graph.elements)
+    return ElementGraph(graph.engines, graph.streams, elements)
+
+
+def simulate(
+    plant: Plant,
+    experiment: AcesExperiment,
+    policy: Policy,
+    *,
+    seed: int,
+    initial_rows: NDArray[np.int64] | None = None,
+) -> Tally:
+    """Run one policy from empty buffers or those given; the same arguments give the same tally to the last bit."""
+    rules = policy.rules
     gains = flow_gains(delay_steps=experiment.delay_steps, effort=experiment.effort)
     control = Control(
-        policy=int(policy),
-        buffer_rows=TOPIC_ROWS if policy is Policy.STATIC_LIMIT else experiment.buffer_rows,
+        sending=int(rules.sending),
+        ranking=int(rules.ranking),
+        has_flow_control=rules.has_flow_control,
+        has_static_limit=rules.has_static_limit,
+        sleep_s=rules.sleep_s,
+        keeps_state=experiment.keeps_state,
+        buffer_rows=TOPIC_ROWS if rules.has_static_limit else experiment.buffer_rows,
         target_rows=_target_rows(experiment),
-        low_rows=max(1.0, experiment.low_share * experiment.buffer_rows),
         # Over a large buffer rows would outweigh all tokens, and with them the targets.
         row_s=min(experiment.row_s, FULL_BUFFER_S / experiment.buffer_rows),
-        reader_weight=experiment.reader_weight,
         share_gain=experiment.share_gain,
-        debt_rows=experiment.debt_rows,
         step_s=experiment.step_s,
         bucket_s=1.0,
         delay_s=experiment.delay_s,
@@ -206,7 +244,7 @@ def simulate(plant: Plant, experiment: AcesExperiment, policy: Policy, *, seed: 
     )
     tally = new_tally(plant.engine.size)
     agenda = new_agenda(source_priorities(plant))
-    state = new_state(plant, control, seed)
+    state = new_state(plant, control, seed, initial_rows=initial_rows)
     run_elements(plant, control, state, tally, agenda, experiment.duration_s)
     return tally
 
@@ -217,24 +255,33 @@ def _target_rows(experiment: AcesExperiment) -> float:
     return max(experiment.target_share * experiment.buffer_rows, min(float(experiment.buffer_rows), needed))
 
 
-def _disturbed(allocation: Allocation, error: float, seed: int) -> Targets:
+def plan_targets(graph: ElementGraph, allocation: Allocation, *, error: float = 0.0, seed: int = 0) -> Targets:
     """Targets with an error on the CPU of each element; the rates that tier one promised stay as they were."""
     generator = np.random.default_rng([seed, 7])
     factors = np.maximum(0.05, 1.0 + error * generator.standard_normal(len(allocation.cores)))
     cores = {
         name: value * float(factor) for (name, value), factor in zip(allocation.cores.items(), factors, strict=True)
     }
-    return Targets(cores if error > 0 else dict(allocation.cores), dict(allocation.input_rows_per_s))
+    prices = allocation.prices[len(graph.engines) :]
+    return Targets(
+        cores if error > 0 else dict(allocation.cores),
+        dict(allocation.input_rows_per_s),
+        {element.name: float(price) for element, price in zip(graph.elements, prices, strict=True)},
+    )
 
 
-def _plant(graph: ElementGraph, experiment: AcesExperiment, targets: Targets, policy: Policy) -> Plant:
+def experiment_plant(graph: ElementGraph, experiment: AcesExperiment, targets: Targets, policy: Policy) -> Plant:
+    """The arrays of a run under a policy."""
     state_time_s = experiment.burstiness_rows * experiment.shape.mean_row_s
-    if policy in {Policy.BACKPRESSURE, Policy.STATIC_LIMIT}:
+    if not policy.rules.has_targets:
         targets = replace(targets, cores=dict.fromkeys(targets.cores, 1.0))
-    return build_plant(graph, experiment.shape, targets, state_time_s=state_time_s)
+    plant = build_plant(graph, experiment.shape, targets, state_time_s=state_time_s)
+    return plant._replace(stream_rows_per_s=experiment.ingress_share * plant.stream_rows_per_s)
 
 
-def _measure(plant: Plant, tally: Tally, experiment: AcesExperiment, fluid_rows_per_s: float) -> AcesMeasures:
+def _measure(
+    plant: Plant, tally: Tally, experiment: AcesExperiment, log_rows_per_s: float, linear_rows_per_s: float
+) -> AcesMeasures:
     counted_s = experiment.duration_s - experiment.warm_up_s
     rows = int(tally.put_out.sum())
     mean_s = float(tally.latency_s.sum()) / rows if rows else math.nan
@@ -242,7 +289,8 @@ def _measure(plant: Plant, tally: Tally, experiment: AcesExperiment, fluid_rows_
     offered = float(plant.stream_rows_per_s.sum()) * counted_s
     return AcesMeasures(
         weighted_rows_per_s=float(plant.weight @ tally.put_out) / counted_s,
-        fluid_rows_per_s=fluid_rows_per_s,
+        log_optimum_rows_per_s=log_rows_per_s,
+        linear_optimum_rows_per_s=linear_rows_per_s,
         latency_mean_s=mean_s,
         latency_std_s=math.sqrt(max(0.0, square_s2 - mean_s * mean_s)),
         lost_fraction=float(tally.lost.sum()) / max(1, int(tally.processed.sum())),
@@ -253,6 +301,7 @@ def _measure(plant: Plant, tally: Tally, experiment: AcesExperiment, fluid_rows_
 
 def _facts(experiment: AcesExperiment) -> Row:
     return {
+        "clock": experiment.clock.value,
         "elements": experiment.shape.elements,
         "nodes": experiment.shape.engines,
         "buffer_rows": experiment.buffer_rows,
@@ -263,27 +312,26 @@ def _facts(experiment: AcesExperiment) -> Row:
 
 def _summary(policy: Policy, results: Sequence[dict[Policy, AcesMeasures]]) -> Row:
     own = [result[policy] for result in results]
-    share = np.array([each.weighted_rows_per_s / each.fluid_rows_per_s for each in own])
-    latency_ms = 1000.0 * np.array([each.latency_mean_s for each in own])
-    throughput = np.array([each.weighted_rows_per_s for each in own])
-    return {
-        "policy": policy.name.lower(),
-        "weighted_rows_per_s": float(throughput.mean()),
-        "weighted_half_width_95_rows_per_s": _half_width(throughput),
-        "fluid_fraction": float(share.mean()),
-        "fluid_fraction_half_width_95": _half_width(share),
-        "latency_mean_ms": float(latency_ms.mean()),
-        "latency_half_width_95_ms": _half_width(latency_ms),
+    throughput = [each.weighted_rows_per_s for each in own]
+    of_log = [each.weighted_rows_per_s / each.log_optimum_rows_per_s for each in own]
+    of_linear = [each.weighted_rows_per_s / each.linear_optimum_rows_per_s for each in own]
+    latency_ms = [1000.0 * each.latency_mean_s for each in own]
+    row: Row = {
+        "policy": policy.value,
+        "weighted_rows_per_s": float(np.mean(throughput)),
+        "weighted_half_width_95_rows_per_s": half_width_95(throughput),
+        "of_log_optimum": float(np.mean(of_log)),
+        "of_log_optimum_half_width_95": half_width_95(of_log),
+        "of_linear_optimum": float(np.mean(of_linear)),
+        "latency_mean_ms": float(np.mean(latency_ms)),
+        "latency_half_width_95_ms": half_width_95(latency_ms),
         "latency_std_ms": 1000.0 * float(np.mean([each.latency_std_s for each in own])),
         "lost_fraction": float(np.mean([each.lost_fraction for each in own])),
         "refused_fraction": float(np.mean([each.refused_fraction for each in own])),
         "cpu_fraction": float(np.mean([each.cpu_fraction for each in own])),
         "topologies": len(own),
     }
-
-
-def _half_width(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float | None:
-    """Half of the 95 % interval of a mean over topologies; None for one topology, which says nothing of others."""
-    if values.size < 2:  # noqa: PLR2004 - a spread needs two
-        return None
-    return float(TWO_SIDED_95 * values.std(ddof=1) / math.sqrt(values.size))
+    if Policy.ACES in results[0] and min(throughput) > 0:
+        of_aces = [result[Policy.ACES].weighted_rows_per_s for result in results]
+        row["gain_of_aces"], row["gain_of_aces_half_width_95"] = paired_gain(of_aces, throughput)
+    return row

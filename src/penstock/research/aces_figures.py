@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from penstock.research.aces import POLICIES, AcesExperiment, run_aces_points
-from penstock.research.plant import Policy
+from penstock.research.element_policies import Policy
+from penstock.research.equal_throughput import run_equal_throughput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,18 +20,20 @@ class AcesFigure(StrEnum):
     """What can be repeated of the paper.
 
     Figure 3 and 4 are the same runs, told as latency with its deviation against buffer size and as latency against
-    weighted throughput.
+    weighted throughput. ``EQUAL`` compares latencies where both policies have the same throughput.
     """
 
     LATENCY = "3"
     TRADE_OFF = "4"
     BURSTINESS = "5"
     ROBUSTNESS = "robustness"
+    EQUAL = "equal"
 
 
 BUFFERS_ROWS = (1, 2, 5, 10, 20, 50, 100, 200)
 BURSTINESS_ROWS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 ALLOCATION_ERRORS = (0.0, 0.1, 0.2, 0.4)
+EQUAL_BUFFERS_ROWS = (1, 5, 50)
 ALL_POLICIES = (*POLICIES, Policy.BACKPRESSURE, Policy.STATIC_LIMIT)
 
 
@@ -46,7 +49,8 @@ def figure_points(figure: AcesFigure, base: AcesExperiment) -> list[AcesExperime
         return [replace(base, burstiness_rows=value) for value in BURSTINESS_ROWS]
     if figure is AcesFigure.ROBUSTNESS:
         return [replace(base, allocation_error=value) for value in ALLOCATION_ERRORS]
-    return [replace(base, buffer_rows=value) for value in BUFFERS_ROWS]
+    buffers = EQUAL_BUFFERS_ROWS if figure is AcesFigure.EQUAL else BUFFERS_ROWS
+    return [replace(base, buffer_rows=value) for value in buffers]
 
 
 def run_aces_figure(
@@ -60,8 +64,11 @@ def run_aces_figure(
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Row]:
     """Run all points of a figure; one row for each point and policy."""
+    points = figure_points(figure, base)
+    if figure is AcesFigure.EQUAL:
+        rows = run_equal_throughput(points, topologies=topologies, seed=seed, processes=processes, progress=progress)
+        return [{"figure": figure.value, **row} for row in rows]
     tables = run_aces_points(
-        figure_points(figure, base),
-        topologies=topologies, seed=seed, policies=policies, processes=processes, progress=progress,
-    )  # fmt: skip
+        points, topologies=topologies, seed=seed, policies=policies, processes=processes, progress=progress
+    )
     return [{"figure": figure.value, **row} for rows in tables for row in rows]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.control.feedback import feeder_parts
 from penstock.research.plant import Plant
 
 if TYPE_CHECKING:
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """CPU and rate targets by element."""
+    """CPU and rate targets by element, and what a row more before it would be worth."""
 
     cores: Mapping[str, float]
     input_rows_per_s: Mapping[str, float]
+    prices: Mapping[str, float]
 
 
 def build_plant(graph: ElementGraph, shape: TopologyShape, targets: Targets, *, state_time_s: float) -> Plant:
@@ -50,12 +52,13 @@ def build_plant(graph: ElementGraph, shape: TopologyShape, targets: Targets, *, 
         weight=np.array([element.weight or 0.0 for element in elements]),
         target_cores=_spread(np.array([targets.cores[element.name] for element in elements]), engine, cores),
         target_rows_per_s=rates,
+        price=np.array([targets.prices[element.name] for element in elements]),
         readers_of=readers_of,
         reader=reader,
         feeders_of=np.concatenate([[0], np.cumsum(np.bincount(reader, minlength=len(elements)))]).astype(np.int64),
         feeding_edge=feeding,
         sender=sender,
-        edge_part=_edge_parts(graph, rates, sender, reader),
+        edge_part=_edge_parts(graph, targets, sender, reader),
         members_of=members_of,
         member=member,
         cores=cores,
@@ -80,10 +83,13 @@ def _spread(
 
 
 def _edge_parts(
-    graph: ElementGraph, rates: NDArray[np.float64], sender: NDArray[np.int64], reader: NDArray[np.int64]
+    graph: ElementGraph, targets: Targets, sender: NDArray[np.int64], reader: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Part of a reader's intake that each of its feeders brings, by their targets."""
-    outputs = np.array([element.selectivity for element in graph.elements])[sender] * rates[sender]
-    total = np.bincount(reader, weights=outputs, minlength=rates.size)[reader]
-    count = np.bincount(reader, minlength=rates.size)[reader]
-    return np.where(total > 0, outputs / np.maximum(total, 1e-12), 1.0 / np.maximum(count, 1))
+    """Part of a reader's intake that each of its feeders brings, edge by edge."""
+    parts = feeder_parts(graph, targets.input_rows_per_s)
+    return np.array(
+        [
+            parts[place][graph.feeders[place].index(feeder)]
+            for feeder, place in zip(sender.tolist(), reader.tolist(), strict=True)
+        ]
+    )

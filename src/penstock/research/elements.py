@@ -7,26 +7,31 @@ An element executes one row at a time; a core that is free takes the next row fr
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from penstock.control.cpu import split_cores
-from penstock.control.flow import flow_maximum
 from penstock.control.tokens import earn, spend
 from penstock.estimate.compiled import compiled_inline, compiled_lean
-from penstock.research.chance import exponential, poisson, uniform
+from penstock.research.chance import exponential, poisson
+from penstock.research.element_control import control_flow
+from penstock.research.element_rules import SHARES, may_run, may_send, preference
 from penstock.research.kernel import Agenda, schedule, take_next
-from penstock.research.plant import REPORT_SLOTS, Control, Plant, State, Tally
 
-ACES, LOCK_STEP, BACKPRESSURE, STATIC_LIMIT = 0, 2, 3, 4
+if TYPE_CHECKING:
+    from penstock.research.plant import Control, Plant, State, Tally
+
 COMPLETION_FIRST, ARRIVAL_SECOND, CONTROL_LAST = 0, 1, 2
 # How fast an element's idea of what a row costs follows the last row.
 COST_GAIN = 0.5
 
 
 def source_priorities(plant: Plant) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Priority of each source of events: streams, then cores, then engines."""
+    """Priority of each source of events: streams, then cores, then engines, then elements that sleep."""
     streams, cores, engines = plant.stream_reader.size, int(plant.cores.sum()), plant.cores.size
-    return np.repeat([ARRIVAL_SECOND, COMPLETION_FIRST, CONTROL_LAST], [streams, cores, engines])
+    return np.repeat(
+        [ARRIVAL_SECOND, COMPLETION_FIRST, CONTROL_LAST, CONTROL_LAST], [streams, cores, engines, plant.engine.size]
+    )
 
 
 @compiled_lean
@@ -56,12 +61,16 @@ def run_elements(plant: Plant, control: Control, state: State, tally: Tally, age
             _schedule_arrival(plant, state, agenda, source, now_s)
         elif source < streams + cores:
             tally.events[0] += 1
-            _complete(plant, control, state, tally, source - streams, now_s)
-        else:
+            _complete(plant, control, state, tally, agenda, source - streams, now_s)
+        elif source < streams + cores + engines:
             engine = source - streams - cores
             _control(plant, control, state, tally, engine, now_s)
             _look_again(state, engine)
             schedule(agenda, source, now_s + control.step_s)
+        else:
+            element = source - streams - cores - engines
+            state.is_asleep[element] = False
+            _flush(plant, control, state, tally, agenda, element, now_s)
 
 
 @compiled_inline
@@ -97,92 +106,14 @@ def _push(plant: Plant, state: State, element: int, entered_s: float) -> bool:
 @compiled_inline
 def _arrive(plant: Plant, control: Control, state: State, tally: Tally, stream: int, now_s: float) -> None:
     element = plant.stream_reader[stream]
-    limited = control.policy in (ACES, STATIC_LIMIT) and state.intake_credit[stream] <= 0.0
-    if limited and control.policy == ACES:
+    limited = (control.has_flow_control or control.has_static_limit) and state.intake_credit[stream] <= 0.0
+    if limited and control.has_flow_control:
         # As between elements: below its target a buffer takes a row, however small the last allowance.
         limited = state.rows[element] >= control.target_rows
     if not limited and _push(plant, state, element, now_s):
-        state.intake_credit[stream] = max(-control.debt_rows, state.intake_credit[stream] - 1.0)
+        state.intake_credit[stream] = max(0.0, state.intake_credit[stream] - 1.0)
     elif now_s >= control.warm_up_s:
         tally.refused[element] += 1
-
-
-@compiled_inline
-def _may_send(plant: Plant, control: Control, state: State, element: int) -> bool:
-    """Whether a row may go out: min-flow needs room with every reader, max-flow with some, the others need none.
-
-    Max-flow waits for the others as long as nobody is in need, which is a reader with few rows and a core that has
-    nothing to do: a reader without room loses the row, and holding it meanwhile costs nobody anything.
-    """
-    min_flow = control.policy in (LOCK_STEP, BACKPRESSURE)
-    if not min_flow and control.policy != ACES:
-        return True
-    capacity = state.waiting.shape[1]
-    all_have_room, some_is_low = True, False
-    for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
-        reader = plant.reader[edge]
-        if state.rows[reader] >= capacity:
-            all_have_room = False
-        elif state.rows[reader] + state.running[reader] < control.low_rows and _has_free_core(plant, state, reader):
-            some_is_low = True
-    return all_have_room or (some_is_low and not min_flow)
-
-
-@compiled_inline
-def _has_free_core(plant: Plant, state: State, element: int) -> bool:
-    engine, free = plant.engine[element], 0
-    for core in range(state.first_core[engine], state.first_core[engine + 1]):
-        free += state.core_element[core] < 0
-    return free > 0
-
-
-@compiled_inline
-def _ask_for_rows(plant: Plant, control: Control, state: State, tally: Tally, engine: int, now_s: float) -> None:
-    """A core has nothing to do: whoever holds a row for an element that has none sends it now."""
-    for place in range(plant.members_of[engine], plant.members_of[engine + 1]):
-        element = plant.member[place]
-        if state.rows[element] + state.running[element] >= control.low_rows:
-            continue
-        for back in range(plant.feeders_of[element], plant.feeders_of[element + 1]):
-            feeder = plant.sender[plant.feeding_edge[back]]
-            if state.held[feeder] > 0:
-                _flush(plant, control, state, tally, feeder, now_s)
-
-
-@compiled_inline
-def _may_run(plant: Plant, control: Control, state: State, element: int) -> bool:
-    if state.rows[element] == 0 or state.running[element] > 0:
-        return False
-    if state.held[element] > 0:
-        return False
-    if control.policy == ACES and plant.readers_of[element] < plant.readers_of[element + 1]:
-        return bool(state.output_credit[element] > 0.0 or _some_reader_is_low(plant, control, state, element))
-    return True
-
-
-@compiled_inline
-def _some_reader_is_low(plant: Plant, control: Control, state: State, element: int) -> bool:
-    """Whether a reader is below its target, of at least one row: it takes a row, however small its last report.
-
-    Without this a buffer of a few rows runs dry between two reports, and rates in fractions of a row stop elements that
-    have work and room.
-    """
-    for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
-        if state.rows[plant.reader[edge]] < control.target_rows:
-            return True
-    return False
-
-
-@compiled_inline
-def _least_waiting(plant: Plant, control: Control, state: State, element: int) -> float:
-    """Rows with the reader that has fewest, those in work included; zero for a result."""
-    if control.policy != ACES or plant.readers_of[element] == plant.readers_of[element + 1]:
-        return 0.0
-    least = 1e18
-    for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
-        reader = plant.reader[edge]
-        least = min(least, float(state.rows[reader] + state.running[reader]))
-    return control.reader_weight * least
 
 
 @compiled_inline
@@ -190,20 +121,18 @@ def _dispatch(
     plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, engine: int, now_s: float
 ) -> None:
     """Give every free core of an engine the row that the policy prefers."""
-    per_row_s = control.row_s if control.policy == ACES else 0.0
     for core in range(state.first_core[engine], state.first_core[engine + 1]):
         if state.core_element[core] >= 0:
             continue
         best, best_value = -1, 0.0
         for place in range(plant.members_of[engine], plant.members_of[engine + 1]):
             element = plant.member[place]
-            difference = state.rows[element] - _least_waiting(plant, control, state, element)
-            value = state.tokens[element] + per_row_s * difference
-            if (best < 0 or value > best_value) and _may_run(plant, control, state, element):
+            if not may_run(plant, control, state, element):
+                continue
+            value = preference(plant, control, state, element)
+            if best < 0 or value > best_value:
                 best, best_value = element, value
         if best < 0:
-            if control.policy == ACES:
-                _ask_for_rows(plant, control, state, tally, engine, now_s)
             return
         _start(plant, control, state, tally, agenda, core, best, now_s)
 
@@ -229,46 +158,68 @@ def _start(
     state.core_cost_s[core] = cost_s
     schedule(agenda, plant.stream_reader.size + core, now_s + cost_s)
     # A place has become free, which may be what an element before it sleeps for.
-    _wake_feeders(plant, control, state, tally, element, now_s)
+    _wake_feeders(plant, control, state, tally, agenda, element, now_s)
 
 
 @compiled_inline
-def _wake_feeders(plant: Plant, control: Control, state: State, tally: Tally, element: int, now_s: float) -> None:
+def _wake_feeders(
+    plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, element: int, now_s: float
+) -> None:
     for place in range(plant.feeders_of[element], plant.feeders_of[element + 1]):
         feeder = plant.sender[plant.feeding_edge[place]]
         if state.held[feeder] > 0:
-            _flush(plant, control, state, tally, feeder, now_s)
-        elif control.policy == ACES:
+            if not state.is_asleep[feeder]:
+                _flush(plant, control, state, tally, agenda, feeder, now_s)
+        elif control.has_flow_control:
             _look_again(state, plant.engine[feeder])
 
 
 @compiled_inline
 def _row_cost(plant: Plant, control: Control, state: State, element: int, now_s: float) -> float:
-    """CPU time of the next row, after moving the element's state on."""
+    """CPU time of the next row, after moving the element's state on.
+
+    A row keeps the state that it begins in, or is worked off at the speed of each state that it meets.
+    """
     clock_s = state.cpu_s[element] if control.counts_cpu_time else now_s
     while state.next_switch_s[element] <= clock_s:
-        state.is_slow[element] = not state.is_slow[element]
-        share = plant.slow_share[element] if state.is_slow[element] else 1.0 - plant.slow_share[element]
-        state.next_switch_s[element] += exponential(state.chances, element, 2.0 * share * plant.state_time_s[element])
-    return float(plant.slow_s[element] if state.is_slow[element] else plant.fast_s[element])
+        _switch(plant, state, element)
+    cost_s = float(plant.slow_s[element] if state.is_slow[element] else plant.fast_s[element])
+    if control.keeps_state:
+        return cost_s
+    spent_s, left = 0.0, 1.0
+    while state.next_switch_s[element] < clock_s + spent_s + left * cost_s:
+        left -= (state.next_switch_s[element] - clock_s - spent_s) / cost_s
+        spent_s = state.next_switch_s[element] - clock_s
+        _switch(plant, state, element)
+        cost_s = float(plant.slow_s[element] if state.is_slow[element] else plant.fast_s[element])
+    return spent_s + left * cost_s
 
 
 @compiled_inline
-def _complete(plant: Plant, control: Control, state: State, tally: Tally, core: int, now_s: float) -> None:
+def _switch(plant: Plant, state: State, element: int) -> None:
+    state.is_slow[element] = not state.is_slow[element]
+    share = plant.slow_share[element] if state.is_slow[element] else 1.0 - plant.slow_share[element]
+    state.next_switch_s[element] += exponential(state.chances, element, 2.0 * share * plant.state_time_s[element])
+
+
+@compiled_inline
+def _complete(
+    plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, core: int, now_s: float
+) -> None:
     element, cost_s = state.core_element[core], state.core_cost_s[core]
     state.running[element] -= 1
     state.cpu_s[element] += cost_s
     state.row_cost_s[element] += COST_GAIN * (cost_s - state.row_cost_s[element])
     state.tokens[element] = spend(state.tokens[element], cost_s, control.bucket_s)
+    state.share_credit_s[element] -= cost_s
     produced = poisson(state.chances, element, plant.selectivity[element])
     if now_s >= control.warm_up_s:
         _count_row(plant, tally, element, produced, cost_s, now_s - state.core_entered_s[core])
     if plant.readers_of[element] < plant.readers_of[element + 1] and produced > 0:
-        state.output_credit[element] = max(-control.debt_rows, state.output_credit[element] - produced)
+        state.output_credit[element] = max(0.0, state.output_credit[element] - produced)
         state.held[element] = produced
         state.held_since_s[element] = state.core_entered_s[core]
-        _flush(plant, control, state, tally, element, now_s)
-    # Only now is the core free: it looks for work of its own before it asks others for rows.
+        _flush(plant, control, state, tally, agenda, element, now_s)
     state.core_element[core] = -1
     _look_again(state, plant.engine[element])
 
@@ -284,15 +235,21 @@ def _count_row(plant: Plant, tally: Tally, element: int, produced: int, cost_s: 
 
 
 @compiled_inline
-def _flush(plant: Plant, control: Control, state: State, tally: Tally, element: int, now_s: float) -> None:
+def _flush(
+    plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, element: int, now_s: float
+) -> None:
     """Send the rows that an element holds, as far as its policy lets it; a reader without room loses the row."""
-    while state.held[element] > 0 and _may_send(plant, control, state, element):
+    while state.held[element] > 0 and may_send(plant, control, state, element):
         for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
             if not _push(plant, state, plant.reader[edge], state.held_since_s[element]) and now_s >= control.warm_up_s:
                 tally.lost[plant.reader[edge]] += 1
         state.held[element] -= 1
     if state.held[element] == 0:
         _look_again(state, plant.engine[element])
+    elif control.sleep_s > 0.0:
+        state.is_asleep[element] = True
+        sources = plant.stream_reader.size + state.core_element.size + plant.cores.size
+        schedule(agenda, sources + element, now_s + control.sleep_s)
 
 
 @compiled_inline
@@ -305,78 +262,29 @@ def _control(plant: Plant, control: Control, state: State, tally: Tally, engine:
         state.tokens[element] = earn(state.tokens[element], plant.target_cores[element], step_s, control.bucket_s)
         if now_s >= control.warm_up_s:
             tally.occupancy_row_s[element] += state.rows[element] * step_s
-    if control.policy == ACES:
-        _control_aces(plant, control, state, engine, now_s)
-    if control.policy in (ACES, STATIC_LIMIT):
+    if control.has_flow_control:
+        control_flow(plant, control, state, engine, now_s)
+    if control.ranking == SHARES:
         for place in range(begin, end):
             element = plant.member[place]
-            for stream in range(plant.streams_of[element], plant.streams_of[element + 1]):
-                rate = state.intake_rows_per_s[element]
-                if control.policy == STATIC_LIMIT:
-                    rate = plant.stream_limit_rows_per_s[stream]
-                state.intake_credit[stream] = min(state.intake_credit[stream] + rate * step_s, max(1.0, rate * step_s))
+            # Cores that were not used are not saved up: tokens do that.
+            credit_s = state.share_credit_s[element] + state.step_cores[element] * step_s
+            state.share_credit_s[element] = max(-control.bucket_s, min(credit_s, step_s))
+    if control.has_flow_control or control.has_static_limit:
+        for place in range(begin, end):
+            _allow_intake(plant, control, state, plant.member[place])
 
 
 @compiled_inline
-def _control_aces(plant: Plant, control: Control, state: State, engine: int, now_s: float) -> None:
-    begin, end = plant.members_of[engine], plant.members_of[engine + 1]
-    members, step_s = end - begin, control.step_s
-    shares, tokens = state.scratch[0, :members], state.scratch[1, :members]
-    occupancies, bounds = state.scratch[2, :members], state.scratch[3, :members]
-    allowed = state.scratch[4, :members]
-    shares[:] = 0.0
-    for place in range(members):
-        element = plant.member[begin + place]
-        allowed[place] = allowed_output_rows_per_s(plant, control, state, element, now_s)
-        tokens[place] = max(0.0, state.tokens[element]) / step_s
-        occupancies[place] = state.rows[element]
-        rows_per_s = allowed[place] / plant.selectivity[element]
-        bounds[place] = min(1.0, rows_per_s * state.row_cost_s[element])
-    split_cores(shares, tokens, occupancies, bounds, float(plant.cores[engine]))
-    for place in range(members):
-        element = plant.member[begin + place]
-        if plant.readers_of[element] < plant.readers_of[element + 1]:
-            rows = allowed[place] * step_s
-            state.output_credit[element] = min(state.output_credit[element] + rows, max(1.0, rows))
-        # What it could process over the last steps, no more than its readers let it: else its buffer would settle above
-        # the target. A core that serves others in this step will come back, so the target counts at least.
-        state.share_cores[element] += control.share_gain * (shares[place] - state.share_cores[element])
-        rate = max(state.share_cores[element], plant.target_cores[element]) / state.row_cost_s[element]
-        rate = min(rate, allowed[place] / plant.selectivity[element])
-        deviation = state.rows[element] - control.target_rows
-        maximum = flow_maximum(
-            rate * step_s, deviation, control.lambdas, control.mus,
-            state.past_deviations[element], state.past_errors[element],
-        )  # fmt: skip
-        state.intake_rows_per_s[element] = maximum / step_s
-        _report(plant, control, state, element, maximum / step_s, now_s)
-
-
-@compiled_inline
-def _report(plant: Plant, control: Control, state: State, element: int, rows_per_s: float, now_s: float) -> None:
-    """Tell every feeder its part of what the element can take; some reports are lost."""
-    for place in range(plant.feeders_of[element], plant.feeders_of[element + 1]):
-        edge = plant.feeding_edge[place]
-        if control.loss_share > 0.0 and uniform(state.chances, element) < control.loss_share:
-            continue
-        slot = state.report_next[edge] % REPORT_SLOTS
-        state.report[edge, slot] = rows_per_s * plant.edge_part[edge]
-        state.report_time_s[edge, slot] = now_s
-        state.report_next[edge] += 1
-
-
-@compiled_inline
-def allowed_output_rows_per_s(plant: Plant, control: Control, state: State, element: int, now_s: float) -> float:
-    """Eq. 8 over the newest reports that have arrived, as :func:`penstock.control.feedback.allowed_output` has it."""
-    best = -1.0
-    for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
-        rate = plant.target_rows_per_s[plant.reader[edge]] * plant.edge_part[edge]
-        for back in range(1, REPORT_SLOTS + 1):
-            slot = (state.report_next[edge] - back) % REPORT_SLOTS
-            time_s = state.report_time_s[edge, slot]
-            if time_s + control.delay_s <= now_s:
-                if now_s - time_s <= control.stale_after_s:
-                    rate = state.report[edge, slot]
-                break
-        best = max(best, rate)
-    return best if best >= 0.0 else 1e9
+def _allow_intake(plant: Plant, control: Control, state: State, element: int) -> None:
+    """Let the streams of an element bring what it takes in a step, each its part."""
+    begin, end = plant.streams_of[element], plant.streams_of[element + 1]
+    whole = 0.0
+    for stream in range(begin, end):
+        whole += plant.stream_rows_per_s[stream]
+    for stream in range(begin, end):
+        rate = state.intake_rows_per_s[element] * plant.stream_rows_per_s[stream] / max(whole, 1e-12)
+        if control.has_static_limit:
+            rate = plant.stream_limit_rows_per_s[stream]
+        rows = rate * control.step_s
+        state.intake_credit[stream] = min(state.intake_credit[stream] + rows, max(1.0, rows))

@@ -1,8 +1,8 @@
 """A graph as fluid, step by step, to see whether tier two settles, and if not, why.
 
 Rows are fractions and costs constant, so whatever keeps moving is the controllers' doing. The controllers are those of
-:mod:`penstock.control`: :class:`~penstock.control.flow.FlowLaw`, :class:`~penstock.control.tokens.TokenBucket`,
-:func:`~penstock.control.cpu.cpu_shares` and :func:`~penstock.control.feedback.allowed_output`.
+:mod:`penstock.control`: :class:`~penstock.control.tier_two.TierTwo`, :class:`~penstock.control.tokens.TokenBucket` and
+:func:`~penstock.control.cpu.cpu_shares`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.control.cpu import cpu_shares
-from penstock.control.feedback import ReaderReport, allowed_output
-from penstock.control.flow import FlowLaw, FlowState
-from penstock.control.lqr import flow_gains
+from penstock.control.flow import FlowState
+from penstock.control.tier_two import TierTwo, TierTwoState
 from penstock.control.tokens import TokenBucket
 
 if TYPE_CHECKING:
@@ -70,17 +69,16 @@ class FluidGraph:
         self._graph = graph
         self._capacity = buffer_rows
         self._buffers = np.array(initial_rows, np.float64)
-        gains = flow_gains(delay_steps=1, effort=4.0)
-        self._laws = [FlowLaw(gains, FlowState((), (error,))) for error in initial_errors]
         self._buckets = [TokenBucket(cores[element.name], depth_s=1.0) for element in graph.elements]
         self._members = [
             [index for index, element in enumerate(graph.elements) if element.engine == engine.name]
             for engine in graph.engines
         ]
         self._targets = {element.name: cores[element.name] * element.rows_per_core_s for element in graph.elements}
-        self._parts = [1.0 / max(1, len(feeders)) for feeders in graph.feeders]
+        errors = zip(graph.elements, initial_errors, strict=True)
+        past = TierTwoState(laws={element.name: FlowState((), (error,)) for element, error in errors})
+        self._tier_two = TierTwo(graph, self._targets, stale_after_s=10 * STEP_S, state=past)
         self._rates = np.array([self._targets[element.name] for element in graph.elements])
-        self._reports: dict[str, ReaderReport] = {}
         self._now_s = 0.0
         self._brought = np.zeros(len(graph.elements))
         self._able = np.zeros(len(graph.elements))
@@ -99,20 +97,12 @@ class FluidGraph:
         means = sums / measured
         return [self._judge(index, *(float(mean) for mean in means[:, index])) for index in range(means.shape[1])]
 
-    def _allowed(self, index: int) -> float:
-        targets = {
-            self._graph.elements[reader].name: self._targets[self._graph.elements[reader].name] * self._parts[reader]
-            for reader in self._graph.readers[index]
-        }
-        rate = allowed_output(self._reports, targets, now_s=self._now_s, stale_after_s=10 * STEP_S)
-        return np.inf if rate is None else rate
-
     def _step(self) -> None:
         elements = self._graph.elements
         bounds = np.array(
             [
-                self._allowed(index) / (element.selectivity * element.rows_per_core_s)
-                for index, element in enumerate(elements)
+                self._tier_two.rate(element.name, np.inf, now_s=self._now_s) / element.rows_per_core_s
+                for element in elements
             ]
         )
         shares = np.zeros(len(elements))
@@ -137,8 +127,9 @@ class FluidGraph:
                 arrived[reader] += element.selectivity * processed[index]
             if self._graph.stream_rows_per_s[index]:
                 offered = sum(self._graph.stream_rows_per_s[index]) * STEP_S
-                report = self._reports.get(element.name)
-                arrived[index] += min(offered, report.maximum_rows_per_s * STEP_S) if report else offered
+                asked = self._tier_two.asked(element.name)
+                # A merge of a stream and elements asks of each its part; here streams are read alone.
+                arrived[index] += offered if asked is None else min(offered, asked * STEP_S)
         self._brought = arrived / STEP_S
         self._buffers = np.minimum(self._capacity, self._buffers - processed + arrived)
 
@@ -146,15 +137,18 @@ class FluidGraph:
         self._now_s += STEP_S
         self._asked = np.zeros(len(self._graph.elements))
         for index, element in enumerate(self._graph.elements):
-            law = self._laws[index]
             # Over some steps, and at least what its target gives: a core that serves another element in this step will
             # come back. Reports of nothing and of a whole core in turn would stop and flood the feeders for ever.
             self._rates[index] += RATE_GAIN * (self._able[index] - self._rates[index])
-            rate = min(max(self._rates[index], self._targets[element.name]), self._allowed(index) / element.selectivity)
-            maximum = law.maximum(rate=rate * STEP_S, buffer=self._buffers[index], target=self._capacity / 2)
-            law.granted(maximum)
-            self._asked[index] = maximum / STEP_S
-            self._reports[element.name] = ReaderReport(maximum / STEP_S * self._parts[index], self._now_s)
+            able = max(self._rates[index], self._targets[element.name])
+            self._asked[index] = self._tier_two.report(
+                element.name,
+                rate_rows_per_s=self._tier_two.rate(element.name, able, now_s=self._now_s),
+                buffer_rows=self._buffers[index],
+                target_rows=self._capacity / 2,
+                step_s=STEP_S,
+                now_s=self._now_s,
+            )
 
     def _judge(self, index: int, buffer: float, brought: float, asked: float, able: float, processed: float) -> Verdict:
         element, target = self._graph.elements[index], self._capacity / 2

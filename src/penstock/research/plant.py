@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-class Policy(IntEnum):
-    """How elements send and how engines share their cores.
-
-    ``ACES``
-        Flow control by Eq. 7, CPU control by tokens and Eq. 8, max-flow.
-    ``UDP``
-        Send whatever the readers' buffers hold; rows for a full buffer are lost.
-    ``LOCK_STEP``
-        Min-flow: send when no reader's buffer is full, else sleep, and the core goes to the others.
-    ``BACKPRESSURE``
-        As in Flink: min-flow as above, cores shared equally, since nobody plans targets.
-    ``STATIC_LIMIT``
-        As in Spark with ``maxOffsetsPerTrigger``: the ingress reads at most a fixed rate, topics in between hold
-        everything, cores are shared equally.
-
-    Those with targets (the first three) take them from the same allocation, and all of them give a core that one
-    element cannot use to another one of its engine.
-    """
-
-    ACES = 0
-    UDP = 1
-    LOCK_STEP = 2
-    BACKPRESSURE = 3
-    STATIC_LIMIT = 4
 
 
 class Plant(NamedTuple):
@@ -54,6 +27,7 @@ class Plant(NamedTuple):
     weight: NDArray[np.float64]
     target_cores: NDArray[np.float64]
     target_rows_per_s: NDArray[np.float64]
+    price: NDArray[np.float64]
     readers_of: NDArray[np.int64]
     reader: NDArray[np.int64]
     feeders_of: NDArray[np.int64]
@@ -74,15 +48,17 @@ class Control(NamedTuple):
 
     Parameters
     ----------
+    sending, ranking, has_flow_control, has_static_limit, sleep_s
+        See :class:`~penstock.research.element_policies.PolicyRules`.
+    keeps_state
+        Whether a row costs what the state says in which it began; else it is worked off at the speed of those it meets.
     buffer_rows
         ``B``, of every element.
     target_rows
         ``b_0``.
-    low_rows
-        A reader with fewer rows, those in work included, is in need: it gets a row that other readers lose.
     row_s
-        CPU seconds of tokens that a row counts for when a core looks for its next one: those that wait with an element,
-        less those with the reader that has fewest.
+        CPU seconds of tokens that a row counts for when a core looks for its next one (``gamma`` of
+        :func:`~penstock.research.element_rules.preference`).
     share_gain
         How fast the processing rate of Eq. 7 follows the share of cores of the last step.
     step_s
@@ -97,14 +73,16 @@ class Control(NamedTuple):
         Nothing is counted before.
     """
 
-    policy: int
+    sending: int
+    ranking: int
+    has_flow_control: bool
+    has_static_limit: bool
+    sleep_s: float
+    keeps_state: bool
     buffer_rows: int
     target_rows: float
-    low_rows: float
     row_s: float
-    reader_weight: float
     share_gain: float
-    debt_rows: float
     step_s: float
     bucket_s: float
     delay_s: float
@@ -127,6 +105,9 @@ class State(NamedTuple):
     running: NDArray[np.int64]
     tokens: NDArray[np.float64]
     share_cores: NDArray[np.float64]
+    step_cores: NDArray[np.float64]
+    share_credit_s: NDArray[np.float64]
+    is_asleep: NDArray[np.bool_]
     output_credit: NDArray[np.float64]
     intake_credit: NDArray[np.float64]
     intake_rows_per_s: NDArray[np.float64]
@@ -202,6 +183,9 @@ def new_state(plant: Plant, control: Control, seed: int, *, initial_rows: NDArra
         running=np.zeros(elements, np.int64),
         tokens=np.zeros(elements),
         share_cores=plant.target_cores.copy(),
+        step_cores=plant.target_cores.copy(),
+        share_credit_s=np.zeros(elements),
+        is_asleep=np.zeros(elements, np.bool_),
         output_credit=np.ones(elements),
         intake_credit=np.ones(streams),
         intake_rows_per_s=plant.target_rows_per_s.copy(),

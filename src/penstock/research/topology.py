@@ -66,7 +66,7 @@ class TopologyShape:
 
     @property
     def rows_per_core_s(self) -> float:
-        """Mean rows that one core takes in each second: ``a`` of ``h(c) = a c``."""
+        """Mean rows that one core would take in each second if states could change in the middle of a row."""
         return (1.0 - self.slow_share) / self.fast_s + self.slow_share / self.slow_s
 
     @property
@@ -85,7 +85,7 @@ def draw_topology(shape: TopologyShape, *, seed: int) -> ElementGraph:
     --------
     >>> graph = draw_topology(TopologyShape(), seed=1)
     >>> len(graph.elements), len(graph.engines), max(map(len, graph.readers)), max(map(len, graph.feeders))
-    (200, 80, 3, 3)
+    (200, 80, 4, 3)
     >>> branching = sum(len(r) > 1 or len(f) > 1 for r, f in zip(graph.readers, graph.feeders, strict=True))
     >>> branching / len(graph.elements)
     0.2
@@ -130,10 +130,13 @@ def _draw_layers(shape: TopologyShape) -> list[list[int]]:
 def _draw_edges(shape: TopologyShape, layers: list[list[int]], generator: np.random.Generator) -> list[list[int]]:
     feeders: list[list[int]] = [[] for _ in range(shape.elements)]
     readers = np.zeros(shape.elements, np.int64)
+    # How many readers and feeders an element has, should it have several.
+    fan_out = generator.integers(2, shape.max_readers, shape.elements, endpoint=True)
+    fan_in = generator.integers(2, shape.max_feeders, shape.elements, endpoint=True)
     for before, layer in pairwise(layers):
         parents = list(generator.permutation(before))
         for place, index in enumerate(generator.permutation(layer)):
-            parent = parents[place] if place < len(parents) else _sibling(before, readers, shape, generator)
+            parent = parents[place] if place < len(parents) else _sibling(before, readers, fan_out, generator)
             feeders[index].append(int(parent))
             readers[parent] += 1
     layer_of = np.repeat(np.arange(len(layers)), [len(layer) for layer in layers])
@@ -145,7 +148,7 @@ def _draw_edges(shape: TopologyShape, layers: list[list[int]], generator: np.ran
             break
         sender, reader = (int(index) for index in generator.integers(0, shape.elements, 2))
         new = int(not branching[sender]) + int(not branching[reader])
-        fits = readers[sender] < shape.max_readers and len(feeders[reader]) < shape.max_feeders
+        fits = readers[sender] < fan_out[sender] and len(feeders[reader]) < fan_in[reader]
         if fits and new <= missing and layer_of[sender] < layer_of[reader] and sender not in feeders[reader]:
             feeders[reader].append(sender)
             readers[sender] += 1
@@ -153,10 +156,9 @@ def _draw_edges(shape: TopologyShape, layers: list[list[int]], generator: np.ran
 
 
 def _sibling(
-    before: list[int], readers: NDArray[np.int64], shape: TopologyShape, generator: np.random.Generator
+    before: list[int], readers: NDArray[np.int64], fan_out: NDArray[np.int64], generator: np.random.Generator
 ) -> int:
-    """An element of the layer before that takes one more reader, rather one that has several already."""
-    free = [index for index in before if readers[index] < shape.max_readers]
+    """An element of the layer before that takes one more reader, first one that has several and was to have more."""
+    free = [index for index in before if readers[index] < fan_out[index]]
     several = [index for index in free if readers[index] > 1]
-    chosen = several if several and generator.random() < 0.5 else free  # noqa: PLR2004 - as often as not
-    return int(generator.choice(chosen))
+    return int(generator.choice(several or free))

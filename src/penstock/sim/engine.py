@@ -256,7 +256,17 @@ class SimulatedEngine:
         query, rows = run.query, batch.rows
         source = SourceSignal(0, rows, float(rows), batch.lag_rows)
         guard = guard_signal(run, batch) if query.has_guard else None
-        signal = BatchSignal(run.name, batch.batch_id, batch.planned_s, batch.duration_s, rows, (source,), guard=guard)
+        put_out = round(query.rows_out_per_row * batch.kept_rows) if query.writes else None
+        signal = BatchSignal(
+            run.name,
+            batch.batch_id,
+            batch.planned_s,
+            batch.duration_s,
+            rows,
+            (source,),
+            guard=guard,
+            output_rows=put_out,
+        )
         count_batch(run, batch, signal)
         for stream in query.writes:
             self.topics[stream].write(now_s, query.rows_out_per_row * batch.kept_rows)

@@ -60,6 +60,7 @@ class ProgressCollector:
             state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
             guard=guard_signal(progress.get("observedMetrics") or {}),
             partitions=stage_partitions(progress),
+            output_rows=written_rows(progress),
         )
 
     def planned(self, batch: RunningBatch, sources: tuple[LiveSource, ...]) -> PlannedBatch | None:
@@ -176,6 +177,18 @@ def _work_ratio(guards: list[Mapping[str, Any]]) -> float | None:
         for rows in [int(values["offered_rows"])]
     ]
     return float(sum(share * rows for share, rows in shares) / sum(rows for _, rows in shares))
+
+
+def written_rows(progress: Mapping[str, Any]) -> int | None:
+    """Rows that the sink of a batch wrote; None for a sink that does not count them, which reports -1.
+
+    Examples
+    --------
+    >>> written_rows({"sink": {"numOutputRows": 7}}), written_rows({"sink": {"numOutputRows": -1}}), written_rows({})
+    (7, None, None)
+    """
+    rows = int((progress.get("sink") or {}).get("numOutputRows", -1))
+    return rows if rows >= 0 else None
 
 
 def parse_progress(text: str) -> dict[str, Any]:

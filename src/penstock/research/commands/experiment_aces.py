@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,17 +16,17 @@ from penstock.extras import require
 if TYPE_CHECKING:
     from penstock.research.aces import Row
 
-_FIGURES = ("3", "4", "5", "robustness")
+_FIGURES = ("3", "4", "5", "robustness", "equal")
 _COLUMNS = (
-    "figure", "buffer_rows", "burstiness_rows", "allocation_error", "policy", "weighted_rows_per_s",
-    "weighted_half_width_95_rows_per_s", "fluid_fraction", "latency_mean_ms", "latency_std_ms", "lost_fraction",
-    "cpu_fraction",
+    "figure", "clock", "buffer_rows", "burstiness_rows", "allocation_error", "policy", "weighted_rows_per_s",
+    "gain_of_aces", "gain_of_aces_half_width_95", "of_log_optimum", "of_linear_optimum", "latency_mean_ms",
+    "latency_std_ms", "lost_fraction", "cpu_fraction",
 )  # fmt: skip
 
 
 def aces(
     figure: Annotated[
-        list[str] | None, typer.Option(help="3, 4, 5 or robustness; may be given several times. Default: all.")
+        list[str] | None, typer.Option(help="3, 4, 5, robustness or equal; may be given several times. Default: all.")
     ] = None,
     elements: Annotated[int, typer.Option(min=10, max=5000, help="Processing elements of each topology.")] = 200,
     nodes: Annotated[int, typer.Option(min=1, max=2000, help="Nodes they run on, one core each.")] = 80,
@@ -34,7 +35,11 @@ def aces(
     burstiness: Annotated[
         float, typer.Option(min=0.1, max=1000, help="Mean time in a state, in mean row times, but in figure 5.")
     ] = 10.0,
-    clock: Annotated[str, typer.Option(help="What states pass with: 'cpu' time or 'wall' time.")] = "cpu",
+    clock: Annotated[str, typer.Option(help="What states pass with: 'cpu' time, 'wall' time or 'both'.")] = "both",
+    rows_change_speed: Annotated[
+        bool,
+        typer.Option("--rows-change-speed", help="A row is worked off at the speed of each state that it meets."),
+    ] = False,
     fast: Annotated[float, typer.Option(min=0.001, max=10_000, help="CPU time of a row in the fast state, ms.")] = 2.0,
     slow: Annotated[float, typer.Option(min=0.001, max=10_000, help="CPU time of a row in the slow state, ms.")] = 20.0,
     slow_share: Annotated[
@@ -51,8 +56,9 @@ def aces(
 ) -> None:
     """Simulate ACES against UDP and Lock-Step on random graphs, over buffer sizes, burstiness and wrong targets.
 
-    The last table holds the paper's claims against what was measured. The states are the paper's unless given; those of
-    live queries are in the output of 'penstock bench fanout --json'.
+    Gains of ACES over each policy are paired over topologies, with 95 % intervals. The last table holds the claims
+    against what was measured; a claim whose interval has the bound in it is a tie. The states are the paper's unless
+    given; those of live queries are in the output of 'penstock bench fanout --json'.
 
     For example:
       penstock experiment aces --figure 4 --topologies 5 --json
@@ -64,13 +70,14 @@ def aces(
     from penstock.research.topology import TopologyShape  # noqa: PLC0415 - as above
 
     wanted = _figures(figure)
-    if clock not in {each.value for each in StateClock}:
-        raise typer.BadParameter(f"clock {clock!r} is neither 'cpu' nor 'wall'")
+    if clock not in {"both", *(each.value for each in StateClock)}:
+        raise typer.BadParameter(f"clock {clock!r} is none of 'cpu', 'wall' and 'both'")
+    clocks = tuple(StateClock) if clock == "both" else (StateClock(clock),)
     base = AcesExperiment(
         TopologyShape(elements=elements, engines=nodes, fast_s=fast / 1000, slow_s=slow / 1000, slow_share=slow_share),
         buffer_rows=buffer,
         burstiness_rows=burstiness,
-        clock=StateClock(clock),
+        keeps_state=not rows_change_speed,
         duration_s=duration,
         warm_up_s=duration / 3,
     )
@@ -80,15 +87,19 @@ def aces(
         tables[name] = (
             [{**row, "figure": name} for row in same]
             if same
-            else run_aces_figure(
-                AcesFigure(name),
-                base,
-                topologies=topologies,
-                seed=seed,
-                policies=ALL_POLICIES if every_policy else POLICIES,
-                processes=processes or min(os.cpu_count() or 1, topologies),
-                progress=_say(name),
-            )
+            else [
+                row
+                for each in clocks
+                for row in run_aces_figure(
+                    AcesFigure(name),
+                    replace(base, clock=each),
+                    topologies=topologies,
+                    seed=seed,
+                    policies=ALL_POLICIES if every_policy else POLICIES,
+                    processes=processes or min(os.cpu_count() or 1, topologies),
+                    progress=_say(f"{name}, {each.value} clock"),
+                )
+            ]
         )
     charts = _charts(tables, out)
     checks = _checks(tables)
@@ -96,7 +107,11 @@ def aces(
     if as_json:
         print_json({"experiment": "aces", "clock": clock, "charts": charts, "checks": checks, "rows": rows})
         return
-    print_table(_COLUMNS, [[_text(row[name]) for name in _COLUMNS] for row in rows])
+    figures = [row for row in rows if row["figure"] != "equal"]
+    if figures:
+        print_table(_COLUMNS, [[_text(row.get(name)) for name in _COLUMNS] for row in figures])
+    if "equal" in tables:
+        print_table(list(tables["equal"][0]), [[_text(value) for value in row.values()] for row in tables["equal"]])
     typer.echo()
     if checks:
         print_table(list(checks[0]), [[_text(value) for value in check.values()] for check in checks])
@@ -113,11 +128,12 @@ def _figures(figure: list[str] | None) -> list[str]:
 
 
 def _checks(tables: dict[str, list[Row]]) -> list[Row]:
-    from penstock.research.aces_checks import check_buffers, check_burstiness  # noqa: PLC0415 - imports numpy
+    from penstock.research.aces_checks import check_buffers, check_burstiness, check_equal  # noqa: PLC0415 - imports numpy
 
     buffers = tables.get("4") or tables.get("3")
     checks = check_buffers(buffers) if buffers else []
-    return [*checks, *(check_burstiness(tables["5"]) if "5" in tables else [])]
+    checks += check_burstiness(tables["5"]) if "5" in tables else []
+    return [*checks, *(check_equal(tables["equal"]) if "equal" in tables else [])]
 
 
 def _charts(tables: dict[str, list[Row]], out: Path | None) -> list[str]:
@@ -128,8 +144,11 @@ def _charts(tables: dict[str, list[Row]], out: Path | None) -> list[str]:
 
     out.mkdir(parents=True, exist_ok=True)
     return [
-        str(draw_aces(AcesFigure(name), rows, out / f"aces-figure-{name}.png").resolve())
+        str(draw_aces(AcesFigure(name), own, out / f"aces-figure-{name}-{clock}.png").resolve())
         for name, rows in tables.items()
+        if name != "equal"
+        for clock in dict.fromkeys(str(row["clock"]) for row in rows)
+        for own in ([row for row in rows if row["clock"] == clock],)
     ]
 
 
