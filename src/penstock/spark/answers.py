@@ -6,6 +6,8 @@ import base64
 import binascii
 import json
 import logging
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.control.events import BatchPlanned
@@ -79,6 +81,9 @@ class Answering:
 
     def introduce(self, watched: WatchedQuery, answered: Sequence[KeepRatio]) -> None:
         """Tell a query's tasks where to ask."""
+        for told in answered:
+            # When that was is not on record; windows that begin from now on have lost nothing to it.
+            watched.shed = watched.shed.with_ratio(Directive.from_decision(told).least_ratio, time.time())
         fallback = Directive.from_decision(answered[-1]) if answered else None
         self._plant.tell(watched, fallback)
 
@@ -105,10 +110,19 @@ class Answering:
             decision = self._loop.answer(BatchPlanned(watched.name, batch_id, watched.planned(batch_id), is_rerun))
             if decision is None:
                 return None
-            directive = Directive.from_decision(decision)
+            directive = self._with_history(watched, Directive.from_decision(decision))
         else:
             directive = same_batch.directive
         return Answer(directive, self._costs(watched, question))
+
+    def _with_history(self, watched: WatchedQuery, directive: Directive) -> Directive:
+        now_s = time.time()
+        watched.shed = watched.shed.with_ratio(directive.least_ratio, now_s)
+        if watched.last_answered is not None and directive.batch_id > watched.last_answered + 1:
+            # A batch in between got no answer, and kept what the one before it was told.
+            watched.shed = watched.shed.with_ratio(watched.last_ratio, now_s)
+        watched.last_answered, watched.last_ratio = directive.batch_id, directive.least_ratio
+        return replace(directive, history=watched.shed)
 
     def _costs(self, watched: WatchedQuery, question: Question) -> bytes | None:
         """The costs for a batch: those on record for it, else those of now, recorded first."""

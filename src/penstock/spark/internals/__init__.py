@@ -38,7 +38,14 @@ from penstock.spark.internals.limits import (
     with_minimum,
 )
 from penstock.spark.internals.members import MEMBERS, Ability, Member, probe
-from penstock.spark.internals.plans import SourceRows, compiled_classes, source_rows
+from penstock.spark.internals.plans import (
+    PlanNode,
+    SourceRows,
+    compiled_classes,
+    plan_of_execution,
+    plan_of_writer,
+    source_rows,
+)
 from penstock.spark.internals.queries import (
     RunningBatch,
     SourceOffsets,
@@ -74,6 +81,7 @@ __all__ = [
     "JavaObject",
     "LiveExecutor",
     "Member",
+    "PlanNode",
     "RunningBatch",
     "SourceOffsets",
     "SourceRows",
@@ -102,6 +110,8 @@ __all__ = [
     "live_executors",
     "plan_mentions",
     "plan_now",
+    "plan_of_execution",
+    "plan_of_writer",
     "probe",
     "put_on_standby",
     "python_limit",
