@@ -1,101 +1,260 @@
-r"""Aggregates over rows of which some were dropped: unbiased, and with how sure they are.
+"""Aggregates over rows of which some were dropped: unbiased, and with how sure they are.
 
-A guard keeps row :math:`i` with probability :math:`p_i`, independently of the others, and gives it the weight
-:math:`w_i = 1 / p_i`. The Horvitz-Thompson estimate of a sum over all rows, dropped ones included, and the estimate of
-its variance from the kept rows alone are
-
-.. math:: \hat t = \sum w_i x_i, \qquad \hat V = \sum w_i (w_i - 1)\, x_i^2
-
-A count is the sum of ones; an average is the ratio of a sum and a count, whose variance is that of
-:math:`x_i - \bar x` over the squared count (linearisation). Where nothing was dropped all weights are one, and the
-interval is the value itself.
-
-Few rows of large weight, such as late ones that were nearly all dropped, make a count skewed: mostly a little too
-small, with a variance that is too small as well, because the row that would have shown it was dropped. So its interval
-is that of a gamma distribution with the mean and variance of the estimate (Fay and Feuer), upwards with two more rows
-like those that make up the estimate added, its quantiles by the approximation of Wilson and Hilferty:
-
-.. math:: q_\pm(t, V) = t \Big(1 - \frac{1}{9 m} \pm \frac{1.96}{3 \sqrt m}\Big)^3, \quad m = t^2 / V, \qquad
-          \big[\,q_-(\hat t, \hat V),\; q_+(\hat t + w, \hat V + w (w - 1))\,\big], \quad
-          w = 2\,\sum w_i^2 / \sum w_i
-
-which needs no more than the two sums. Intervals of sums and averages, whose values may be negative, are the estimate
-plus and minus 1.96 standard errors.
-
-Each function gives four columns, to be unpacked into ``agg``::
+Each of :func:`count`, :func:`sum`, :func:`avg` and :func:`ratio` gives four columns, to be unpacked into ``agg``: the
+estimate over all rows, dropped ones included; its standard error; and the limits of its 95 % interval
+(:mod:`penstock.estimate.weighted` has the formulas)::
 
     import penstock.functions as pf
 
     rows.groupBy("key").agg(*pf.count(), *pf.avg("value"))
     # count, count_error, count_low, count_high, avg_value, avg_value_error, avg_value_low, avg_value_high
 
-A guard with a key keeps or drops all rows of a key together. Estimates stay unbiased, but rows are then not independent
-and the intervals too narrow; group by that key, or use a guard without one, where the intervals matter.
+- Where every weight is one *and* no batch in the life of the group dropped rows, the interval is the value itself.
+- Where too few rows were kept to know, the limits are null; and so is the error where nothing is known of it.
 
-References: Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe", 1952; Fay
-and Feuer, "Confidence intervals for directly standardized rates: a method based on the gamma distribution", 1997.
+That no batch dropped rows cannot be seen in the rows that stayed. The batch that gives a result out is told by the
+driver when its query last dropped rows, and how many (:func:`largest_weight`). A window says when it began::
+
+    since = pf.window_start("timestamp", "10 seconds")
+    rows.groupBy(F.window("timestamp", "10 seconds")).agg(*pf.count(largest_weight=pf.largest_weight(since)))
+
+A guard with a key keeps or drops all rows of a key together: :func:`count_by_key` and :func:`sum_by_key` give results
+by key, and totals over keys, whose intervals take keys, not rows, for what was drawn.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from penstock.errors import InvalidGuardError
+from penstock.estimate.weighted import (
+    Arithmetic,
+    Moments,
+    Rows,
+    average_moments,
+    count_moments,
+    interval,
+    ratio_moments,
+    sum_moments,
+)
+from penstock.model.directive import HISTORY_AT, LARGEST_WEIGHT_AT
+from penstock.model.shed_history import LEVELS
+from penstock.spark.guard import draw_of_key, requested_values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-__all__ = ["avg", "count", "sum"]
-
-_NORMAL_95 = 1.959963984540054
-_ROWS_MISSED = 2.0
-
-
-def count(weight: str = "weight", *, name: str = "count") -> list[Column]:
-    """Number of rows, dropped ones included."""
-    w = F.col(weight)
-    rows, variance = F.sum(w), F.sum(w * (w - 1.0))
-    missed = _ROWS_MISSED * (variance / rows + 1.0)
-    low = _gamma_quantile(rows, variance, -_NORMAL_95)
-    high = _gamma_quantile(rows + missed, variance + missed * (missed - 1.0), _NORMAL_95)
-    return _columns(name, rows, variance, low, high)
+__all__ = [
+    "avg",
+    "count",
+    "count_by_key",
+    "joined_weight",
+    "largest_weight",
+    "ratio",
+    "sum",
+    "sum_by_key",
+    "window_start",
+]
 
 
-def sum(column: str, weight: str = "weight", *, name: str | None = None) -> list[Column]:  # noqa: A001 - Spark's word
-    """Sum of a column over all rows, dropped ones included; nulls are left out."""
-    x, w = F.col(column).cast("double"), F.col(weight)
-    return _with_normal_interval(name or f"sum_{column}", F.sum(w * x), F.sum(w * (w - 1.0) * x * x))
+def count(weight: str = "weight", *, name: str = "count", largest_weight: Column | float | None = None) -> list[Column]:
+    """Number of rows, dropped ones included.
+
+    Parameters
+    ----------
+    weight
+        Column with the rows' weights.
+    name
+        Of the estimate; the others are called after it.
+    largest_weight
+        The largest weight that any row of the group may have had, also one that was dropped; 1.0 says that nothing was
+        dropped. Asked of the driver by default (:func:`largest_weight`).
+    """
+    return _columns(name, count_moments(Rows(F.col(weight)), _SPARK), largest_weight)
 
 
-def avg(column: str, weight: str = "weight", *, name: str | None = None) -> list[Column]:
-    """Average of a column over all rows, dropped ones included; nulls are left out."""
-    x = F.col(column).cast("double")
-    w = F.when(x.isNotNull(), F.col(weight))
-    total, rows = F.sum(w * x), F.sum(w)
-    mean = total / rows
-    spread = w * (w - 1.0)
-    squares = F.sum(spread * x * x) - 2.0 * mean * F.sum(spread * x) + mean * mean * F.sum(spread)
-    return _with_normal_interval(name or f"avg_{column}", mean, F.greatest(squares, F.lit(0.0)) / (rows * rows))
+def sum(  # noqa: A001 - Spark's word
+    column: str, weight: str = "weight", *, name: str | None = None, largest_weight: Column | float | None = None
+) -> list[Column]:
+    """Sum of a column over all rows, dropped ones included; nulls are left out. Arguments as for :func:`count`."""
+    return _columns(name or f"sum_{column}", sum_moments(_rows(column, weight), _SPARK), largest_weight)
 
 
-def _gamma_quantile(mean: Column, variance: Column, normal: float) -> Column:
-    deviation = F.sqrt(variance) / mean
-    root = 1.0 - deviation * deviation / 9.0 + normal / 3.0 * deviation
-    return mean * F.pow(F.greatest(root, F.lit(0.0)), F.lit(3.0))
+def avg(
+    column: str, weight: str = "weight", *, name: str | None = None, largest_weight: Column | float | None = None
+) -> list[Column]:
+    """Average of a column over all rows, dropped ones included; nulls are left out. Arguments as for :func:`count`.
+
+    Of values whose spread is less than some ten-thousandth of their size the interval is null: subtract a constant
+    first.
+    """
+    return _columns(name or f"avg_{column}", average_moments(_rows(column, weight), _SPARK), largest_weight)
 
 
-def _with_normal_interval(name: str, estimate: Column, variance: Column) -> list[Column]:
-    half = _NORMAL_95 * F.sqrt(F.greatest(variance, F.lit(0.0)))
-    return _columns(name, estimate, variance, estimate - half, estimate + half)
+def ratio(
+    numerator: str,
+    denominator: str,
+    weight: str = "weight",
+    *,
+    name: str | None = None,
+    largest_weight: Column | float | None = None,
+) -> list[Column]:
+    """Sum of one column over the sum of another, over all rows; an average over keys is one of these."""
+    known = F.col(numerator).isNotNull() & F.col(denominator).isNotNull()
+    rows = Rows(F.when(known, F.col(weight)), F.col(numerator).cast("double"))
+    moments = ratio_moments(rows, F.when(known, F.col(denominator).cast("double")), _SPARK)
+    return _columns(name or f"{numerator}_per_{denominator}", moments, largest_weight)
 
 
-def _columns(name: str, estimate: Column, variance: Column, low: Column, high: Column) -> list[Column]:
-    # Rounding may leave a variance a hair below zero, whose root would be NaN.
-    error = F.sqrt(F.greatest(variance, F.lit(0.0)))
-    is_exact = variance <= 0.0
+def largest_weight(since: Column | None = None) -> Column:
+    """The largest weight that was in force in the life of a group, as the driver tells the batch that gives it out.
+
+    Parameters
+    ----------
+    since
+        When the first row of the group may have arrived, such as :func:`window_start`; by default when the query began,
+        so that once rows were dropped no group is called exact any more.
+
+    In steps of a factor of two. Outside a stream it is not known whether rows were dropped before a frame was stored:
+    pass ``largest_weight=1.0`` to the aggregate where you know that none were.
+    """
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise InvalidGuardError("there is no active Spark session: make one first, or pass largest_weight=1.0")
+    told = requested_values(session)
+    if since is None:
+        return told[LARGEST_WEIGHT_AT]
+    since_s = since.cast("timestamp").cast("double")
+    # No function over the array: Spark takes no subquery inside one.
+    levels = F.lit(0.0)
+    for level in range(LEVELS):
+        levels += F.when(told[HISTORY_AT + level] >= since_s, 1.0).otherwise(0.0)
+    return F.when(levels == 0.0, F.lit(1.0)).otherwise(F.pow(F.lit(2.0), levels - 0.5))
+
+
+def window_start(column: str, length: str) -> Column:
+    """A moment before which no row of a window arrived, for :func:`largest_weight`: its earliest row less its length.
+
+    Rows arrive after their timestamps; where a producer's clock is fast, give a length that is as much longer.
+    """
+    return F.min(F.col(column).cast("timestamp")) - F.expr(f"interval {length}")
+
+
+def joined_weight(*weights: str) -> Column:
+    """The weight of a joined row, from the weights of its sides: the largest.
+
+    Both sides must be behind guards with the same key, joined on it. A key that is kept at the smaller of two ratios is
+    kept at the larger as well, so the pair is there with the smaller probability; neither one side's weight nor the
+    product is right. A side that an outer join has left empty counts as one.
+    """
+    if not weights:
+        raise InvalidGuardError("joined_weight needs the names of the sides' weight columns")
+    return F.greatest(*(F.coalesce(F.col(weight), F.lit(1.0)) for weight in weights), F.lit(1.0))
+
+
+def count_by_key(
+    key: str, weight: str = "weight", *, name: str = "count", largest_weight: Column | float | None = None
+) -> list[Column]:
+    """Number of rows of a key behind a guard with that key: group by the key.
+
+    Keys were sampled, rows of a key were not. Three columns: ``count``, rows that were seen; ``count_weight``, how many
+    keys this one stands for, for totals over keys; and ``count_complete``, whether no row of this key was dropped, so
+    that its count is exact. A total over keys, with the variance of keys as what was drawn, is then
+    ``pf.sum("count", "count_weight")``, an average over all rows
+    ``pf.ratio("sum_value", "count", "count_weight")``.
+    """
+    return _by_key(key, F.lit(1.0), F.col(weight), name, largest_weight)
+
+
+def sum_by_key(
+    column: str,
+    key: str,
+    weight: str = "weight",
+    *,
+    name: str | None = None,
+    largest_weight: Column | float | None = None,
+) -> list[Column]:
+    """Sum of a column over the rows of a key behind a guard with that key; columns as of :func:`count_by_key`."""
+    rows = _rows(column, weight)
+    return _by_key(key, rows.values, rows.weights, name or f"sum_{column}", largest_weight)
+
+
+def _by_key(key: str, values: Column, weights: Column, name: str, largest: Column | float | None) -> list[Column]:
+    seen, standing = F.sum(F.when(weights.isNotNull(), values)), F.sum(weights * values)
+    # One key has one draw: it was never dropped where even the smallest ratio in force lies above it.
+    draw = F.max(F.when(weights.isNotNull(), draw_of_key(F.col(key))))
+    # The largest weight is told to within a factor of the root of two.
+    is_complete = draw * _largest(largest) * F.lit(2.0**0.5) < 1.0
+    nothing_dropped = _largest(largest) <= 1.0
+    effective = F.coalesce(F.try_divide(standing, seen), F.max(weights))
     return [
-        estimate.alias(name),
-        error.alias(f"{name}_error"),
-        F.when(is_exact, estimate).otherwise(low).alias(f"{name}_low"),
-        F.when(is_exact, estimate).otherwise(high).alias(f"{name}_high"),
+        seen.alias(name),
+        effective.alias(f"{name}_weight"),
+        (is_complete | nothing_dropped).alias(f"{name}_complete"),
+    ]
+
+
+class _SparkArithmetic:
+    """Rows are columns, groups are Spark's; unknown is null. A zero divisor must not end the query (ANSI mode)."""
+
+    def total(self, terms: Any) -> Column:  # noqa: ANN401 - a column, or a plain number
+        return F.sum(terms)
+
+    def largest(self, terms: Any) -> Column:  # noqa: ANN401 - as above
+        return F.max(terms)
+
+    def smallest(self, terms: Any) -> Column:  # noqa: ANN401 - as above
+        return F.min(terms)
+
+    def sqrt(self, value: Any) -> Column:  # noqa: ANN401 - as above
+        return F.sqrt(value)
+
+    def cbrt(self, value: Any) -> Column:  # noqa: ANN401 - as above
+        return F.cbrt(value)
+
+    def absolute(self, value: Any) -> Column:  # noqa: ANN401 - as above
+        return F.abs(value)
+
+    def larger(self, one: Any, other: Any) -> Column:  # noqa: ANN401 - as above
+        return F.greatest(_column(one), _column(other))
+
+    def smaller(self, one: Any, other: Any) -> Column:  # noqa: ANN401 - as above
+        return F.least(_column(one), _column(other))
+
+    def divide(self, one: Any, other: Any) -> Column:  # noqa: ANN401 - as above
+        return F.try_divide(_column(one), _column(other))
+
+    def choose(self, condition: Any, one: Any, other: Any) -> Column:  # noqa: ANN401 - as above
+        return F.when(condition, one).otherwise(other)
+
+    def only(self, condition: Any, value: Any) -> Column:  # noqa: ANN401 - as above
+        return F.when(condition, value)
+
+
+_SPARK: Arithmetic = _SparkArithmetic()
+
+
+def _column(value: Any) -> Column:  # noqa: ANN401 - as above
+    return F.lit(value) if isinstance(value, int | float) else value
+
+
+def _rows(column: str, weight: str) -> Rows:
+    x = F.col(column).cast("double")
+    return Rows(F.when(x.isNotNull(), F.col(weight)), x)
+
+
+def _largest(given: Column | float | None) -> Column:
+    return largest_weight() if given is None else _column(given)
+
+
+def _columns(name: str, moments: Moments, largest: Column | float | None) -> list[Column]:
+    found = interval(moments, _largest(largest), _SPARK)
+    return [
+        found.estimate.alias(name),
+        found.error.alias(f"{name}_error"),
+        found.low.alias(f"{name}_low"),
+        found.high.alias(f"{name}_high"),
     ]

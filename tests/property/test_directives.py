@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidGoalError
 from penstock.model import QueryName
 from penstock.model.decision import KeepRatio
-from penstock.model.directive import Directive
+from penstock.model.directive import LARGEST_WEIGHT_AT, Directive
 from penstock.spark import directives
 from penstock.spark.directives import Answer, DirectiveServer, Question, ask, directive_host
 
@@ -408,6 +408,8 @@ def test_what_is_sent_is_what_is_read(directive: Directive, costs: bytes | None)
     array = directive.to_array(answered=True)
     assert array[:2] == [directive.keep_ratio, directive.keep_floor]
     assert array[3] == 1.0
+    # A batch that drops rows is in its own history, for every window that is open.
+    assert (array[LARGEST_WEIGHT_AT] > 1.0) == (directive.least_ratio < 1.0)
 
 
 @given(st.text(), st.text(), st.integers(0, 2**62), st.none() | st.text())

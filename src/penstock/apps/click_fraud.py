@@ -66,7 +66,9 @@ def count_patterns(clicks: DataFrame, *, window: str = WINDOW, watermark: str = 
     Behind a guard each row has a ``weight``: entries and clicks are then estimates of what all rows would have given.
     Distinct counterparts are counted among the kept rows, so they can only be too few.
     """
-    weight = F.col("weight") if "weight" in clicks.columns else F.lit(1.0)
+    is_guarded = "weight" in clicks.columns
+    # Without a guard there is nobody to ask, and nothing to ask about.
+    weight, largest = (F.col("weight"), None) if is_guarded else (F.lit(1.0), 1.0)
     is_click = (F.col("eventType") == "click").cast("int")
     entries = F.array(
         F.struct(F.lit(USERS_PER_IP).alias("pattern"), F.col("ip").alias("key"), F.col("user").alias("other")),
@@ -83,8 +85,8 @@ def count_patterns(clicks: DataFrame, *, window: str = WINDOW, watermark: str = 
         known.select("timestamp", "is_click", "weight", F.inline(entries))
         .groupBy(F.window("timestamp", window), "pattern", "key")
         .agg(
-            *pf.count(name="entries"),
-            *pf.sum("is_click", name="clicks"),
+            *pf.count(name="entries", largest_weight=largest),
+            *pf.sum("is_click", name="clicks", largest_weight=largest),
             F.approx_count_distinct("other", _DISTINCT_ERROR).alias("others"),
         )
     )

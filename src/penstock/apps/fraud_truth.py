@@ -28,13 +28,15 @@ class FraudCount:
     pattern: str
     key: str
     estimate: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     true: int
 
     @property
-    def is_covered(self) -> bool:
-        """Whether the truth lies in the interval; half a row is left for rounding."""
+    def is_covered(self) -> bool | None:
+        """Whether the truth lies in the interval; half a row is left for rounding. None where there is no interval."""
+        if self.low is None or self.high is None:
+            return None
         return self.low - 0.5 <= self.true <= self.high + 0.5
 
 
@@ -63,7 +65,8 @@ class FraudSummary:
     @property
     def covered_share(self) -> float | None:
         """Share of intervals that hold the truth; None without any."""
-        return sum(count.is_covered for count in self.counts) / len(self.counts) if self.counts else None
+        known = [count.is_covered for count in self.counts if count.is_covered is not None]
+        return sum(known) / len(known) if known else None
 
 
 def summarise_fraud(

@@ -49,7 +49,11 @@ def _count_chart(counts: Sequence[FraudCount]) -> str:
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.add_subplot()
     places = range(len(counts))
-    errors = [[count.estimate - count.low for count in counts], [count.high - count.estimate for count in counts]]
+    # One without an interval is drawn as a point.
+    errors = [
+        [0.0 if count.low is None else count.estimate - count.low for count in counts],
+        [0.0 if count.high is None else count.high - count.estimate for count in counts],
+    ]
     estimates = [count.estimate for count in counts]
     axes.errorbar(places, estimates, yerr=errors, fmt="o", ms=4, capsize=3, color=_COLOURS[1], label="estimate, 95 %")
     axes.plot(places, [count.true for count in counts], "x", ms=7, color=_COLOURS[0], label="truth")

@@ -32,6 +32,7 @@ def lines(rows: DataFrame) -> DataFrame:
 
 def count_words(rows: DataFrame) -> DataFrame:
     """Occurrences of each word so far, with their interval."""
-    weight = F.col("weight") if "weight" in rows.columns else F.lit(1.0)
+    is_guarded = "weight" in rows.columns
+    weight, largest = (F.col("weight"), None) if is_guarded else (F.lit(1.0), 1.0)
     words = lines(rows).select(F.explode(F.split("line", " ")).alias("word"), weight.alias("weight"))
-    return words.groupBy("word").agg(*pf.count(name="occurrences"))
+    return words.groupBy("word").agg(*pf.count(name="occurrences", largest_weight=largest))

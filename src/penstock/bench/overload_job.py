@@ -14,7 +14,7 @@ from penstock.spark.operator_worker import as_dictionaries
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from penstock.model.profile import LoadProfile
     from penstock.spark.attach import Penstock
@@ -45,17 +45,21 @@ def rows_of(spark: SparkSession, profile: LoadProfile, *, epoch_s: float, limit_
 
 def plain_job(rows: DataFrame) -> DataFrame:
     """The job as anybody would write it."""
-    return _counted(rows.mapInArrow(_analyse_all, _RESULT).withColumn("weight", F.lit(1.0)))
+    return _counted(rows.mapInArrow(_analyse_all, _RESULT).withColumn("weight", F.lit(1.0)), largest_weight=1.0)
 
 
 def shedding_job(rows: DataFrame, pen: Penstock, strategy: str) -> DataFrame:
     """The same job with its function in an operator."""
-    return _counted(pen.operator(rows, analyse, _RESULT, "key", strategy=strategy))
+    since = pf.window_start("timestamp", f"{WINDOW_S} seconds")
+    analysed = pen.operator(rows, analyse, _RESULT, "key", strategy=strategy)
+    return _counted(analysed, largest_weight=pf.largest_weight(since))
 
 
-def _counted(analysed: DataFrame) -> DataFrame:
+def _counted(analysed: DataFrame, *, largest_weight: Column | float) -> DataFrame:
     watched = analysed.observe(WORK, F.coalesce(F.sum("units"), F.lit(0)).alias("units"))
-    return watched.groupBy(F.window("timestamp", f"{WINDOW_S} seconds"), "region").agg(*pf.count())
+    return watched.groupBy(F.window("timestamp", f"{WINDOW_S} seconds"), "region").agg(
+        *pf.count(largest_weight=largest_weight)
+    )
 
 
 def _analyse_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ from penstock.control.keep_curve import KeepCurve
 from penstock.control.lateness import arrival_delay_s, late_before_s, remember_delay
 from penstock.control.priority import KeepBounds
 from penstock.model.decision import KeepRatio
+from penstock.model.directive import LATE_PART
 from penstock.model.evolve import evolve
 
 if TYPE_CHECKING:
@@ -130,7 +131,9 @@ def choose_keep_ratio(
     """
     whole = _whole(model, load, latency_s, late_ratio)
     cut = _cut(model, load, latency_s, keep_floor, late_ratio)
-    if load.rows <= 0 or whole.predicted_s <= load.batch_s or whole.is_in_time:
+    # Right after executors came or went the cost of rows is known to a half only.
+    surely_s = whole.predicted_s + model.uncertainty_s(load.rows, load.rows)
+    if load.rows <= 0 or surely_s <= load.batch_s or whole.is_in_time:
         return whole
     gains = cut.in_time_rows_per_s > whole.in_time_rows_per_s or not _keeps_up_whole(model, load, latency_s)
     return cut if gains else whole
@@ -162,14 +165,25 @@ def _cut(
         on_time = late_after_s / load.waited_s if load.waited_s > late_after_s else 1.0
         late_rows = min(rows, (1.0 - on_time) * load.waiting_rows)
     on_time_rows = rows - late_rows
-    late_s = late_rows * (model.read_cost_s + keep_floor * model.work_cost_s)
-    ratio = 1.0 if on_time_rows <= 0 else model.keep_ratio_within(batch_s - late_s, on_time_rows)
-    ratio = min(1.0, max(keep_floor, ratio))
-    predicted_s = model.predict_s(rows, ratio * on_time_rows + keep_floor * late_rows)
+    ratio = _ratio_beside_late(model, batch_s, on_time_rows, late_rows, keep_floor)
+    predicted_s = model.predict_s(rows, ratio * on_time_rows + max(keep_floor, LATE_PART * ratio) * late_rows)
     in_time = ratio * on_time_rows / max(predicted_s, load.interval_s)
     return KeepChoice(
         ratio, late_after_s if late_go_first else None, late_rows, predicted_s, in_time_rows_per_s=in_time
     )
+
+
+def _ratio_beside_late(
+    model: BatchTimeModel, batch_s: float, on_time_rows: float, late_rows: float, keep_floor: float
+) -> float:
+    """The ratio of the others, where late rows are kept with the floor or with a part of that ratio."""
+    if on_time_rows <= 0:
+        return 1.0
+    left_rows = max(0.0, batch_s - model.predict_s(on_time_rows + late_rows, 0.0)) / model.work_cost_s
+    ratio = left_rows / (on_time_rows + LATE_PART * late_rows)
+    if LATE_PART * ratio < keep_floor:
+        ratio = (left_rows - keep_floor * late_rows) / on_time_rows
+    return min(1.0, max(keep_floor, ratio))
 
 
 def _keeps_up_whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float) -> bool:

@@ -34,6 +34,7 @@ class ActionKind(StrEnum):
     HOLD = "hold"
     INFEASIBLE = "infeasible"
     UNMANAGED = "unmanaged"
+    PLAN_FINDING = "plan_finding"
     ACTUATOR_OFF = "actuator_off"
     FAULT = "fault"
 

@@ -253,6 +253,19 @@ class Unmanaged(Decision):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFinding(Decision):
+    """An operator behind a guard whose result is not right, or not what it seems; ``operator`` names it."""
+
+    kind: ClassVar[ActionKind] = ActionKind.PLAN_FINDING
+    operator: str
+
+    @property
+    def target(self) -> str:
+        """The operator."""
+        return self.operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActuatorOff(Decision):
     """Something that this Spark does not offer."""
 
@@ -268,7 +281,7 @@ class Fault(Decision):
 
 DECISIONS: tuple[type[Decision], ...] = (
     ReadLimit, KeepRatio, Executors, ExecutorsDone, GraphPlan, Govern, Release, Infeasible, Hold, Unmanaged,
-    ActuatorOff, Fault,
+    PlanFinding, ActuatorOff, Fault,
 )  # fmt: skip
 _BY_KIND = {kind.kind: kind for kind in DECISIONS}
 _COMMON = frozenset(each.name for each in fields(Decision))

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InvalidGoalError
+from penstock.model.shed_history import LEVELS, NEVER_S, NOTHING_SHED, UNKNOWN_S, ShedHistory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
 
 NOTHING_LATE_S = -1e15
 """A moment before which no row arrived; as an array of numbers has no place for None."""
+
+HISTORY_AT = 5
+"""Where in the array for a guard the moments of the history begin."""
+
+LARGEST_WEIGHT_AT = HISTORY_AT + LEVELS
+"""Where the largest weight stands that was ever in force."""
+
+LATE_PART = 0.125
+"""No row is kept with less than this part of the requested keep ratio, however late or useless it is.
+
+The weights of a batch then lie within a factor of eight, and an interval can rest on them. Of rows at 0.4 and as many
+late ones at 0.001 the late ones leave nothing behind in three groups of four, and no estimate knows of them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +46,25 @@ class Directive:
         The least that is kept of any row.
     late_before_s
         Rows that arrived before this moment (seconds since the epoch) are late, and of them no more is kept than the
-        floor; None where no row counts as late.
+        floor, or :data:`LATE_PART` of the ratio; None where no row counts as late.
     everything
         Every row is kept, late ones and those of no utility too; nothing else is looked at.
+    history
+        When batches of the query, this one included, last dropped rows.
 
     Examples
     --------
     >>> directive = Directive(7, keep_ratio=0.4, keep_floor=0.1, late_before_s=1_790_000_000.5)
-    >>> directive.to_array(answered=True)
+    >>> directive.to_array(answered=True)[:HISTORY_AT]
     [0.4, 0.1, 1790000000.5, 1.0, 0.0]
     >>> directive.to_json()
     '{"batch_id": 7, "keep_ratio": 0.4, "keep_floor": 0.1, "late_before_s": 1790000000.5, "everything": false}'
     >>> Directive.from_json(directive.to_json()) == directive
     True
-    >>> directive.as_fallback(9)
-    Directive(batch_id=9, keep_ratio=0.4, keep_floor=0.1, late_before_s=None, everything=False)
+    >>> directive.as_fallback(9) == Directive(9, keep_ratio=0.4, keep_floor=0.1)
+    True
+    >>> directive.least_ratio
+    0.1
     """
 
     batch_id: int
@@ -54,6 +72,7 @@ class Directive:
     keep_floor: float = 0.0
     late_before_s: float | None = None
     everything: bool = False
+    history: ShedHistory = NOTHING_SHED
 
     def __post_init__(self) -> None:
         if not self.keep_ratio > 0 or not isfinite(self.keep_ratio):
@@ -84,7 +103,7 @@ class Directive:
         >>> Directive.from_array(7, directive.to_array(answered=False)) == directive
         True
         """
-        keep_ratio, keep_floor, late_before_s, _, everything = (float(value) for value in values)
+        keep_ratio, keep_floor, late_before_s, _, everything = (float(value) for value in values[:HISTORY_AT])
         moment_s = None if late_before_s <= NOTHING_LATE_S else late_before_s
         return cls(batch_id, keep_ratio, keep_floor, moment_s, everything=everything > 0)
 
@@ -103,6 +122,7 @@ class Directive:
             keep_floor=float(values["keep_floor"]),
             late_before_s=None if late_before_s is None else float(late_before_s),
             everything=values["everything"] is True,
+            history=ShedHistory(tuple(map(float, values["history"]))) if "history" in values else ShedHistory(),
         )
 
     @classmethod
@@ -111,21 +131,36 @@ class Directive:
         return cls.from_plain(json.loads(text))
 
     def to_plain(self) -> dict[str, Any]:
-        """The fields, as JSON holds them."""
-        return asdict(self)
+        """The fields, as JSON holds them; without the history of a query that never dropped anything."""
+        plain = asdict(self)
+        del plain["history"]
+        return plain if self.history == ShedHistory() else {**plain, "history": list(self.history.moments_s)}
 
     def to_json(self) -> str:
         """The directive as text."""
         return json.dumps(self.to_plain())
 
+    @property
+    def least_ratio(self) -> float:
+        """The smallest probability with which a row of the batch is kept, where rows have no utility of their own."""
+        if self.everything:
+            return 1.0
+        ratio = min(1.0, self.keep_ratio)
+        return ratio if self.late_before_s is None else max(self.keep_floor, LATE_PART * ratio)
+
     def to_array(self, *, answered: bool) -> list[float]:
         """The directive for a guard: ratio, floor, moment before which rows are late, answered, everything.
+
+        The moments of the history follow (:data:`HISTORY_AT`); a batch that drops rows counts for every window that is
+        open while it runs, also where whoever made its directive knows of no history.
 
         Numbers in an array, because Spark writes a plain number into the code that it compiles, and would compile anew
         for every other number.
         """
         late_before_s = NOTHING_LATE_S if self.late_before_s is None else self.late_before_s
-        return [self.keep_ratio, self.keep_floor, late_before_s, float(answered), float(self.everything)]
+        head = [self.keep_ratio, self.keep_floor, late_before_s, float(answered), float(self.everything)]
+        history = self.history.with_ratio(self.least_ratio, UNKNOWN_S)
+        return [*head, *history.moments_s, history.largest_weight(NEVER_S / 2.0)]
 
     def as_fallback(self, batch_id: int) -> Directive:
         """The same for a batch that it was not made for: which of its rows would be late is not known."""

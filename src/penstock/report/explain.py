@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from penstock.model import QueryName, RecordedAction, SeriesPoint
     from penstock.store.base import Store
 
+_SAME_START_S = 60.0
+"""What is found when a query starts is recorded right before it is governed."""
+
 SUMMARY_POINTS = 20
 """How many points of one part of a query its summary is made of."""
 
@@ -93,13 +96,22 @@ def explain(
         teller.keep(standing),
         teller.executors(executors),
         teller.trouble("cannot meet its goal", standing.infeasible),
-        teller.trouble("had a fault", standing.fault),
+        teller.trouble("had a fault", standing.fault)
+        or teller.trouble("has a finding in its plan", _newest_finding(store, query, standing)),
         teller.effect(store, standing),
     )
     series = tuple(summary for metric in Metric for summary in _summaries(store, query, metric))
     sentences = tuple(clean(line) for line in lines if line)
     entries = standing.entries if executors.decided is None else (*standing.entries, executors.decided)
     return Explanation(query, status, sentences, entries, series)
+
+
+def _newest_finding(store: Store, query: QueryName, standing: Standing) -> RecordedAction | None:
+    """What the look at the plan found when the query was governed last; the log has all of it."""
+    found = store.actions(query=query, kinds=(ActionKind.PLAN_FINDING,), last=1)
+    governed = standing.governed
+    is_current = bool(found) and governed is not None and governed.time_s - found[0].time_s < _SAME_START_S
+    return found[0] if is_current else None
 
 
 class _Teller:

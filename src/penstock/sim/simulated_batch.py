@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.model import GuardSignal
+from penstock.model.directive import LATE_PART
 from penstock.sim.simulated_query import BatchOutcome
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def kept_parts(run: QueryRun, rows: int, answer: KeepRatio | None) -> tuple[floa
     cut = first
     if answer.late_before_s is not None and run.query.tells_arrival:
         cut = min(end, max(first, run.source.total(answer.late_before_s)))
-    return cut, answer.keep_floor, min(1.0, answer.keep_ratio * run.query.utility_gain)
+    late_part = max(answer.keep_floor, LATE_PART * min(1.0, answer.keep_ratio))
+    return cut, late_part, min(1.0, answer.keep_ratio * run.query.utility_gain)
 
 
 def guard_signal(run: QueryRun, batch: RunningBatch) -> GuardSignal:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.control.events import BatchPlanned
 from penstock.model import PlannedBatch, SourceSignal
 from penstock.model.decision import KeepRatio
 from penstock.model.directive import Directive
+from penstock.model.shed_history import NOTHING_SHED
 from penstock.spark import internals
 from penstock.spark.collector import REQUESTED, parse_timestamp_s
 from penstock.spark.directives import Answer, DirectiveServer
@@ -128,6 +130,9 @@ class Answering:
 
     def introduce(self, watched: WatchedQuery, answered: Sequence[KeepRatio]) -> None:
         """Tell a query's tasks where to ask."""
+        for told in answered:
+            # When that was is not on record; windows that begin from now on have lost nothing to it.
+            watched.shed = watched.shed.with_ratio(Directive.from_decision(told).least_ratio, time.time())
         fallback = Directive.from_decision(answered[-1]) if answered else None
         self._plant.tell(watched, fallback)
 
@@ -154,7 +159,7 @@ class Answering:
         """What a batch keeps: as it was told before, else as is decided now; everything where nobody decides."""
         same_batch = next((each for (batch, _), each in watched.answers.items() if batch == batch_id), None)
         if same_batch is not None:
-            return same_batch.directive
+            return replace(same_batch.directive, history=NOTHING_SHED)
         is_rerun = batch_id == watched.uncommitted_batch
         if is_rerun and watched.record is not None:
             # Whatever the store says, and whatever the goal is by now; without a word of it, everything was kept.
@@ -171,8 +176,9 @@ class Answering:
         record, name, batch_id = watched.record, question.operator, question.batch_id
         known = None if record is None or not directive.sheds else record.read(batch_id)
         costs = None if name is None else self._costs(known, name)
+        answer = Answer(self._with_history(watched, directive), costs)
         if record is None or (known is not None and (costs is None or name in known.costs)):
-            return Answer(directive, costs)
+            return answer
         try:
             wanted = known or self._new_record(watched, directive)
             record.put(wanted if name is None or costs is None else with_costs(wanted, name, costs))
@@ -180,8 +186,20 @@ class Answering:
             logger.exception(
                 "what batch %d of %s is told cannot be put on record: it keeps all", batch_id, watched.name
             )
-            return Answer(Directive(batch_id, everything=True), costs)
-        return Answer(directive, costs)
+            return Answer(self._with_history(watched, Directive(batch_id, everything=True)), costs)
+        return answer
+
+    def _with_history(self, watched: WatchedQuery, directive: Directive) -> Directive:
+        """What a batch is told, with when rows were dropped before it; that is sent along, and is not on its record."""
+        if watched.last_answered == directive.batch_id:
+            return replace(directive, history=watched.shed)
+        now_s = time.time()
+        watched.shed = watched.shed.with_ratio(directive.least_ratio, now_s)
+        if watched.last_answered is not None and directive.batch_id > watched.last_answered + 1:
+            # A batch in between got no answer, and kept what the one before it was told.
+            watched.shed = watched.shed.with_ratio(watched.last_ratio, now_s)
+        watched.last_answered, watched.last_ratio = directive.batch_id, directive.least_ratio
+        return replace(directive, history=watched.shed)
 
     def _new_record(self, watched: WatchedQuery, directive: Directive) -> BatchRecord:
         if not directive.sheds:

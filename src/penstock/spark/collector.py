@@ -110,7 +110,7 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
 
     Examples
     --------
-    >>> rows, requested = {"offered_rows": 10, "kept_rows": 4}, {"directive": [0.5, 0.1, -1e15, 1.0, 0.0]}
+    >>> rows, requested = {"offered_rows": 10, "kept_rows": 4}, {"directive": [0.5, 0.1, -1e15, 1.0, 0.0, -1e15]}
     >>> guard = guard_signal({"penstock.guard.1": rows, "penstock.guard.requested": requested})
     >>> guard.kept_ratio, guard.keep_ratio, guard.answered
     (0.4, 0.5, True)
@@ -147,7 +147,8 @@ def guard_reports(observed: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str
     """What each guard or operator that saw rows reports of a batch, with what was asked of it."""
     named = {name: values for name, values in observed.items() if name.startswith(GUARD_PREFIX)}
     directive = named.pop(REQUESTED, {}).get("directive")
-    keep_ratio, _, _, answered, everything = directive or (1.0, 0.0, 0.0, 1.0, 1.0)
+    # What follows in the array is history, for results and not for the report.
+    keep_ratio, _, _, answered, everything, *_ = directive or (1.0, 0.0, 0.0, 1.0, 1.0)
     requested = {"keep_ratio": keep_ratio, "answered": answered, "everything": everything}
     totals = [total_report(values[PARTITIONS]) if PARTITIONS in values else values for values in named.values()]
     # An operator says itself what was asked of it; of a guard it is said once for all.

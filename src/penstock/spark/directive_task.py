@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from penstock.model.directive import Directive
+from penstock.model.shed_history import UNKNOWN
 from penstock.spark.directives import (
     ENDPOINT_PROPERTY,
     FALLBACK_PROPERTY,
@@ -59,7 +60,7 @@ def directive_of_task(operator: str | None = None) -> TaskDirective:
     query_id, batch_id = read(QUERY_ID_PROPERTY), int(read(BATCH_ID_PROPERTY) or 0)
     if not query_id:
         # A batch frame: nobody governs it.
-        return TaskDirective(Directive(batch_id, everything=True))
+        return TaskDirective(Directive(batch_id, everything=True, history=UNKNOWN))
     question = Question(query_id, read(RUN_ID_PROPERTY) or "", batch_id, operator)
     found = _remembered.get(question)
     if found is None:

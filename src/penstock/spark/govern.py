@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.spark import internals
 from penstock.spark.internals import Ability
+from penstock.spark.plan_check import check_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,9 @@ class GovernedWriter:
     def _under_goal(
         self, start: Callable[..., StreamingQuery], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> StreamingQuery:
+        if self._goal.minimum_accuracy < 1.0:
+            # Nothing runs yet: whoever starts the query is told at once what dropped rows would make wrong.
+            check_writer(self._writer).require()
         name = self._name(kwargs)
         before = self._penstock.expect(name, self._goal)
         try:

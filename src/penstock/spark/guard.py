@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
 from penstock.errors import InvalidGuardError
+from penstock.model.directive import LATE_PART
 from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, REQUESTED, UTILITY_BINS
 from penstock.spark.directive_task import directive_of_task
@@ -51,6 +52,8 @@ _UTILITY_SAMPLE = 16
 """One row in so many tells its utility: a batch of a thousand rows shows sixty, enough for a curve to the nearest
 tenth, and the others pay next to nothing."""
 _numbers = itertools.count(1)
+guard_keys: dict[str, str | None] = {}
+"""Keys of the guards of this process by the names of their observations, for whoever looks at a plan."""
 _requested: WeakKeyDictionary[SparkSession, Column] = WeakKeyDictionary()
 
 
@@ -102,6 +105,7 @@ def guard_rows(
     requested = requested_values(rows.sparkSession)
     decided = decide(rows, requested, key=key, arrival=arrival, utility=utility, identity=found)
     guard_spec.book.specs[name] = _spec(rows, key, arrival, utility, found)
+    guard_keys[name] = key
     # Spark counts outside of its compiled loop, and nothing is moved past the counts: so what is decided below them is
     # decided once, and both the counts and the filter above them read it.
     observed = decided.observe(name, *_observations(arrival, utility))
@@ -176,8 +180,10 @@ def decide(
     if arrival is not None and key is None:
         late = ~asked.everything & F.coalesce(arrival_s(arrival) < asked.late_before_s, F.lit(False))
     ratio = asked.keep_ratio if utility is None else asked.keep_ratio * F.col(_UTILITY)
-    # No row with less than the floor, and late ones with just that.
-    floor = F.greatest(asked.keep_floor, F.lit(_SMALLEST_RATIO))
+    # No row with less than the floor, and late ones with just that. A row of a weight far above all others would leave
+    # no interval that holds the truth.
+    least_part = F.least(asked.keep_ratio, F.lit(1.0)) * LATE_PART
+    floor = F.greatest(asked.keep_floor, least_part, F.lit(_SMALLEST_RATIO))
     wanted = F.when(F.col(_LATE), floor).otherwise(F.least(F.lit(1.0), F.greatest(floor, ratio)))
     # While everything is kept nothing is hashed; but a null key must not wait for the first overload to be found.
     surely = asked.everything if key is None else asked.everything & F.col(key).isNotNull()
@@ -228,10 +234,15 @@ def draw_of_row(rows: DataFrame, key: str | None = None, identity: Sequence[str]
     if key is not None:
         remedy = f"guard key {key!r} is null: fill it (coalesce) or filter those rows before the guard"
         present = F.when(F.col(key).isNull(), F.raise_error(F.lit(remedy)).cast(rows.schema[key].dataType))
-        return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), present.otherwise(F.col(key))))
+        return draw_of_key(present.otherwise(F.col(key)))
     if identity:
         return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), *(F.col(name) for name in identity)))
     return F.col(_CHANCE)
+
+
+def draw_of_key(key: Column) -> Column:
+    """The draw of a key: it stays in every batch whose keep ratio is above it."""
+    return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), key))
 
 
 def chance() -> Column:

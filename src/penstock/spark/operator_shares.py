@@ -13,8 +13,8 @@ differs is who pays. With :math:`c_i` the learned cost of a row and :math:`u_i` 
   and a row goes when the estimated queue before it is longer than one hundredth of that time, or one mean row. Nothing
   is drawn: rows go for their moment, and every kept row has the weight offered over kept.
 
-Rows that are too old to be out in time go first: they stay with the keep floor, and the strategy decides on all
-others.
+Rows that are too old to be out in time go first: they stay with the keep floor, or an eighth of the ratio where that is
+more, and the strategy decides on all others.
 
 Until costs are known all rows cost the same, and every strategy but ``semantic`` is ``uniform``.
 """
@@ -29,6 +29,7 @@ from penstock.control.shedding import Constraint, Decision, LoadAware, Rows
 from penstock.estimate.compiled import compiled
 from penstock.estimate.hashing import draw_hashes
 from penstock.estimate.sketch import CostSketch
+from penstock.model.directive import LATE_PART
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,7 +126,7 @@ def decide(
     count = rows.keys.size
     if late is None or not late.any():
         return _on_time(strategy, rows, sketch, keep_ratio, keep_floor)
-    least = max(keep_floor, _SMALLEST_LATE_RATIO)
+    least = max(keep_floor, LATE_PART * keep_ratio, _SMALLEST_LATE_RATIO)
     keep, probability = rows.uniforms < least, np.full(count, least)
     decision = _on_time(strategy, _chosen(rows, ~late), sketch, keep_ratio, keep_floor)
     keep[~late], probability[~late] = decision.keep, decision.probability

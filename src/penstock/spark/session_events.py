@@ -18,6 +18,7 @@ from penstock.spark.collector import parse_progress
 from penstock.spark.executors import ExecutorCollector
 from penstock.spark.identity import NO_IDENTITY
 from penstock.spark.internals import Ability
+from penstock.spark.plan_check import check_execution
 from penstock.spark.repay import remember_checkpoint
 from penstock.spark.warm_start import warm_start
 
@@ -204,6 +205,10 @@ class SessionEvents:
             self._late_goals[watched.query_id] = goal
             return
         spec = watched.describe(starting=starting)
+        if watched.has_guard:
+            found = check_execution(watched.execution)
+            watched.has_guard = bool(found.guards) and not found.refusals
+            self._loop.record(found.decisions(watched.name, cause))
         remembered, answered = self._memory(watched, goal), self._answering.told_before(watched, starting=starting)
         event = QueryStarted(
             spec,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.estimate.arrival import ArrivalRate
 from penstock.model import Metric, QuerySpec, SeriesPoint
+from penstock.model.directive import Directive
+from penstock.model.shed_history import ShedHistory
 from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, ProgressCollector, parse_progress
 from penstock.spark.directives import TIMEOUT_PROPERTY, directive_properties
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
     from penstock.control.query_logic import QueryLogic
     from penstock.model import BatchSignal, PlannedBatch, QueryName
-    from penstock.model.directive import Directive
     from penstock.spark.directives import Answer
     from penstock.spark.guard_spec import GuardSpec
     from penstock.spark.internals import JavaObject, RunningBatch
@@ -54,6 +55,9 @@ class WatchedQuery:
         self.uncommitted_batch: int | None = None
         self.answers: dict[tuple[int, str | None], Answer] = {}
         self.answering = threading.Lock()
+        self.shed = ShedHistory()
+        self.last_answered: int | None = None
+        self.last_ratio = 1.0
         self._spark = spark
         self._missing = missing
         self._collector = ProgressCollector(spark, name)
@@ -252,7 +256,8 @@ class WatchedQuery:
         self._end_record()
         execution = self.execution
         if self.is_told:
-            for name, value in directive_properties("", "", None):
+            # What was dropped before is still missing from the windows that are open.
+            for name, value in directive_properties("", "", Directive(0, everything=True, history=self.shed)):
                 internals.send_to_tasks(execution, name, value)
             self.is_told = False
         for index in list(self._applied):

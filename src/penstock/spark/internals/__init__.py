@@ -49,7 +49,14 @@ from penstock.spark.internals.limits import (
     with_minimum,
 )
 from penstock.spark.internals.members import MEMBERS, Ability, Member, probe
-from penstock.spark.internals.plans import SourceRows, compiled_classes, source_rows
+from penstock.spark.internals.plans import (
+    PlanNode,
+    SourceRows,
+    compiled_classes,
+    plan_of_execution,
+    plan_of_writer,
+    source_rows,
+)
 from penstock.spark.internals.queries import (
     RunningBatch,
     SourceOffsets,
@@ -86,6 +93,7 @@ __all__ = [
     "JavaObject",
     "LiveExecutor",
     "Member",
+    "PlanNode",
     "RunningBatch",
     "SourceOffsets",
     "SourceRows",
@@ -122,6 +130,8 @@ __all__ = [
     "next_batch",
     "plan_mentions",
     "plan_now",
+    "plan_of_execution",
+    "plan_of_writer",
     "plan_text",
     "probe",
     "put_on_standby",

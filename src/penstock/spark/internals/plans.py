@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from penstock.spark.internals.handles import JavaObject
 
 _ROW_BY_ROW = ("Project", "Filter", "SubqueryAlias", "EventTimeWatermark", "CollectMetrics")
 """Steps that make no second row of one and mix no rows of several sources."""
+
+
+_ALL_FIELDS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +60,37 @@ def compiled_classes(spark: SparkSession) -> int:
 
 def _items(sequence: JavaObject) -> list[JavaObject]:
     return [sequence.apply(index) for index in range(sequence.size())]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """One operator of a plan: its name, its arguments as Spark writes them, its columns, and what it reads."""
+
+    name: str
+    text: str
+    output: str = ""
+    children: tuple[PlanNode, ...] = ()
+
+
+def plan_of_execution(execution: JavaObject) -> PlanNode:
+    """The plan of a query that has created its sources."""
+    return _node(execution.logicalPlan())
+
+
+def plan_of_writer(writer: DataStreamWriter) -> PlanNode | None:
+    """The plan of a query before it starts; None where the writer does not tell."""
+    frame = getattr(writer, "_df", None)
+    if frame is None:
+        return None
+    return _node(frame._jdf.queryExecution().analyzed())  # noqa: SLF001 - as above
+
+
+def _node(plan: JavaObject) -> PlanNode:
+    children = plan.children()
+    return PlanNode(
+        str(plan.nodeName()),
+        # A tilde in front says that it is a stream.
+        str(plan.simpleString(_ALL_FIELDS)).lstrip("~"),
+        str(plan.output().mkString(", ")),
+        tuple(_node(children.apply(index)) for index in range(children.size())),
+    )
