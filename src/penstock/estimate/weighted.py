@@ -21,9 +21,9 @@ Hall's cubic, which has an inverse, so that for the normal quantile :math:`z = 1
 No interval can be right where the variance rests on a handful of rows, because the next row would change it: this is
 refused. Let :math:`v^*` be the largest term of :math:`\hat V`, or that of a row that may have been there and left
 nothing behind (of the largest weight that was in force, of mean square): an interval is given where
-:math:`\hat V / v^* \ge 10`. Ten is the smallest whole number with which counts of rows that are all kept with the
-same probability hold the truth in 93 to 98 % of groups, whatever their size (``penstock bench coverage``); of values
-with a long tail it asks for more rows, as these need.
+:math:`\hat V / v^* \ge 10`. Ten was chosen among 10, 12 and
+15 by the coverage of simulated groups (``penstock bench coverage``), not derived. A group that passes by luck is
+estimated too high: of 80 rows at 0.1 the 28 % of groups that pass hold the truth in 90 %, of 50 rows the 3 % in none.
 
 Where no row was dropped at all, and every weight is one, the estimate is the truth.
 
