@@ -1,6 +1,6 @@
 """The rules of a simulated graph: when an element may send and run, and whose row a free core takes next.
 
-Why these: docs/adr/0020-rows-by-their-worth.md.
+Why these: docs/adr/0019-rows-by-their-worth.md.
 """
 
 from __future__ import annotations

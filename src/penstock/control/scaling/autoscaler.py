@@ -32,7 +32,7 @@ class Autoscaler(Scaler):
     to be worked off within the goal, and count as load. Fewer executors only where they sufficed for ``down_after_s``.
 
     Demand is what arrives, shed rows included. Reference: chapter 3 of "Supporting elasticity in Flink", whose
-    performance model of the queue is not used: see docs/adr/0022-scale-by-batch-time.md.
+    performance model of the queue is not used: see docs/adr/0020-scale-by-batch-time.md.
 
     Examples
     --------
