@@ -26,7 +26,7 @@ from penstock.model.query import QueryName
 from penstock.settings import load_settings
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide" / "declaration.md"
-POLICIES = "proactive, reactive, hpa, keda, dstreams, ds2, flink, static"
+POLICIES = "proactive, reactive, hpa, keda, dstreams, ds2, flink, spark, static"
 WHOLE = """\
 # One application.
 [queries.clicks]

@@ -15,7 +15,7 @@ True
 ...         executors = 1 + int((signal.demand_rows_per_s or 0.0) // 500)
 ...         return ScaleDecision(executors, f"{signal.demand_rows_per_s:.0f} rows/s arrive")
 >>> ByRate().decide(ScalingSignal(0.0, 1, 1, 1_200.0, 500.0, 1.0, 900.0, 0.1))
-ScaleDecision(executors=3, reason='1200 rows/s arrive', kind=<ScaleKind.SCALE: 'scale'>, wanted=None)
+ScaleDecision(executors=3, reason='1200 rows/s arrive', kind=<ScaleKind.SCALE: 'scale'>, wanted=None, notice='')
 """
 
 from __future__ import annotations

@@ -23,16 +23,19 @@ from penstock.spark.load import register
 from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.model import Action, Mode, RecordedAction
 
 
 class TellingStore(SqliteStore):
     """Tells every action that it has recorded, once it has."""
 
-    def append(self, action: Action, *, time_s: float, mode: Mode) -> RecordedAction:
+    def append_all(self, actions: Sequence[Action], *, time_s: float, mode: Mode) -> list[RecordedAction]:
         """Record, then tell."""
-        recorded = super().append(action, time_s=time_s, mode=mode)
-        tell("action", recorded.action_id, json.dumps(recorded.to_dict()))
+        recorded = super().append_all(actions, time_s=time_s, mode=mode)
+        for each in recorded:
+            tell("action", each.action_id, json.dumps(each.to_dict()))
         return recorded
 
 

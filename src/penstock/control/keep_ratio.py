@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.model import BatchSignal, Goal, GuardSignal, QueryName
     from penstock.settings import SheddingSettings
 
+_WORTH = 1.1
+"""Dropping rows must have a tenth more of them out in time: what is expected of either way scatters by as much."""
 _BATCHES_TO_KNOW = 6
 """Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
 _GAIN_WEIGHT = 0.5
@@ -135,7 +137,7 @@ def choose_keep_ratio(
     surely_s = whole.predicted_s + model.uncertainty_s(load.rows, load.rows)
     if load.rows <= 0 or surely_s <= load.batch_s or whole.is_in_time:
         return whole
-    gains = cut.in_time_rows_per_s > whole.in_time_rows_per_s or not _keeps_up_whole(model, load, latency_s)
+    gains = cut.in_time_rows_per_s > _WORTH * whole.in_time_rows_per_s or not _keeps_up_whole(model, load, latency_s)
     return cut if gains else whole
 
 
@@ -197,7 +199,7 @@ def _keeps_up_whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float) 
     whole_in_time = rate * (1.0 - late_part(max(whole_s, load.interval_s), whole_s, latency_s, noise))
     cut_in_time = kept_rows_per_s(model, length_s, rate)
     cut_in_time *= 1.0 - late_part(max(length_s, load.interval_s), length_s, latency_s, noise)
-    return whole_in_time >= cut_in_time
+    return _WORTH * whole_in_time >= cut_in_time
 
 
 class KeepController:

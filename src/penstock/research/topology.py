@@ -85,7 +85,7 @@ def draw_topology(shape: TopologyShape, *, seed: int) -> ElementGraph:
     --------
     >>> graph = draw_topology(TopologyShape(), seed=1)
     >>> len(graph.elements), len(graph.engines), max(map(len, graph.readers)), max(map(len, graph.feeders))
-    (200, 80, 4, 3)
+    (200, 80, 4, 2)
     >>> branching = sum(len(r) > 1 or len(f) > 1 for r, f in zip(graph.readers, graph.feeders, strict=True))
     >>> branching / len(graph.elements)
     0.2

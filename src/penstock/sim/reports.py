@@ -26,13 +26,15 @@ class Reports:
 
     Examples
     --------
-    A thousand rows a second, planned every 5 s, each batch 2 s long:
+    A thousand rows a second, planned every 5 s, each batch 2 s long. Nothing is told of the first stretch, in whose
+    first seconds there was no report yet:
 
     >>> from penstock.model.scaling import ScalingSignal
-    >>> exact = ScalingSignal(15.0, 2, 2, 1_000.0, 1_000.0, 0.4, 0.0, 0.1)
-    >>> batches = [(0.0, 2.0, 0.0, 0.0), (5.0, 7.0, 5_000.0, 0.0), (10.0, 12.0, 5_000.0, 0.0)]
-    >>> seen = Reports(goal_s=30.0).sample(batches, 0.0, exact)
-    >>> seen.demand_rows_per_s, seen.processed_rows_per_s, seen.busy_share, seen.backlog_rows
+    >>> reports = Reports(goal_s=30.0)
+    >>> first, second = (ScalingSignal(end_s, 2, 2, 1_000.0, 1_000.0, 0.4, 0.0, 0.1) for end_s in (15.0, 30.0))
+    >>> reports.sample([(s, s + 2.0, 5_000.0, 0.0) for s in (0.0, 5.0, 10.0)], 0.0, first).demand_rows_per_s
+    >>> seen = reports.sample([(s, s + 2.0, 5_000.0, 0.0) for s in (15.0, 20.0, 25.0)], 15.0, second)
+    >>> seen.demand_rows_per_s, seen.processed_rows_per_s, round(seen.busy_share or 0.0, 2), seen.backlog_rows
     (1000.0, 1000.0, 0.4, 5000.0)
     """
 
