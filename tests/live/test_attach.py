@@ -355,20 +355,21 @@ def test_a_store_that_fails_lets_the_query_go_until_it_works_again(spark: SparkS
     settings = {"store.patience_s": 0.5, "observe.reports_every_s": 0.2}
     goals = {"unrecorded": Goal(latency=4), "bystander": Goal(latency=4)}
     pen = attach(store=store, goals=goals, settings=settings)
-    query = start(load_rows(spark, "constant:rate=2000,backlog=4000000", maxRowsPerBatch="43210"), "unrecorded")
+    # Its own limit is more than fits into any batch, so that a limit of Penstock's is never the same.
+    query = start(load_rows(spark, "constant:rate=2000,backlog=4000000", maxRowsPerBatch="43210000"), "unrecorded")
     bystander = start(load_rows(spark, "constant:rate=0,backlog=5000", maxRowsPerBatch="4321"), "bystander")
     wait_for_batches(query, 1)
     store.is_full = True
-    wait_until(lambda: limited_rows(query) == [43210], "own limit of the query")
+    wait_until(lambda: limited_rows(query) == [43210000], "own limit of the query")
     decided = len(limit_values(store, "unrecorded"))
     wait_for_batches(query, len(batches_of(query)) + 3)
-    assert limited_rows(query) == [43210]
+    assert limited_rows(query) == [43210000]
     assert len(limit_values(store, "unrecorded")) == decided
     store.is_full = False
-    wait_until(lambda: limited_rows(query) not in ([43210], []), "limit of the query once there is room again")
+    wait_until(lambda: limited_rows(query) not in ([43210000], []), "limit of the query once there is room again")
     assert any("could not be written" in fault.reason for fault in actions_of(store, "", ActionKind.FAULT))
     pen.detach()
-    assert limited_rows(query) == [43210]
+    assert limited_rows(query) == [43210000]
     assert limited_rows(bystander) == [4321]
 
 

@@ -117,6 +117,9 @@ class GuardBook:
     ('offset',)
     >>> book.in_plan("... CollectMetrics penstock.guard.11, [count(1) ...") is None
     True
+    >>> book.specs["penstock.guard.by_chance.2"] = GuardSpec(7, ())
+    >>> book.in_plan("... CollectMetrics penstock.guard.by_chance.2, [count(1) ...").identity
+    ()
     """
 
     specs: dict[str, GuardSpec] = field(default_factory=dict)
@@ -124,7 +127,7 @@ class GuardBook:
 
     def in_plan(self, plan: str) -> GuardSpec | None:
         """The guard that a plan has; with several, the first and how many there are; None where none is known."""
-        named = set(re.findall(r"penstock\.guard\.(?:operator\.|by chance\.)*\d+", plan))
+        named = set(re.findall(r"penstock\.guard(?:\.[a-z_]+)*\.\d+", plan))
         found = [self.specs[name] for name in sorted(named) if name in self.specs]
         operators = tuple(self.operators[name] for name in sorted(named) if name in self.operators)
         if not found and not operators:
