@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock import Goal
+from penstock.model.directive import Directive
 from penstock.spark.load import register
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ def main(folder: Path, run: str, batches: int) -> None:
         if last is not None and last.batchId > told and last.numInputRows:
             told, done = last.batchId, done + 1
             requested = last.observedMetrics.get("penstock.guard.requested")
-            sys.stdout.write(f"batch {told} {1.0 if requested is None else requested.keep_ratio}\n")
+            directive = None if requested is None else Directive.from_array(told, requested.directive)
+            sheds = directive is not None and directive.sheds
+            sys.stdout.write(f"batch {told} {directive.keep_ratio if directive and sheds else 1.0}\n")
             sys.stdout.flush()
         time.sleep(0.02)
     query.stop()

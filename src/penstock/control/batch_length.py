@@ -45,11 +45,16 @@ def late_part(wait_s: float, batch_s: float, goal_s: float, noise: float) -> flo
     (0.04, 0.119)
     >>> late_part(3.0, 3.0, 5.0, 0.0), late_part(6.0, 1.0, 5.0, 0.1)
     (0.3333333333333333, 0.3333333333333333)
+
+    A batch that takes no time, as one without rows or overhead is predicted to, makes nobody later:
+
+    >>> late_part(2.0, 0.0, 5.0, 0.1)
+    0.0
     """
     room_s = goal_s - wait_s
     if wait_s <= 0.0:
         return 0.0 if batch_s <= goal_s else 1.0
-    if room_s <= 0.0 or noise <= 0.0:
+    if room_s <= 0.0 or noise <= 0.0 or batch_s <= 0.0:
         return min(1.0, max(0.0, batch_s - room_s) / wait_s)
     reach = math.log(batch_s / room_s) / noise
     excess_s = batch_s * _normal(reach + noise / 2) - room_s * _normal(reach - noise / 2)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.model import BatchSignal, Goal, GuardSignal, QueryName
     from penstock.settings import SheddingSettings
 
+_SHORTEST_S = 0.001
+"""Spark's reports count in milliseconds: no batch is taken to be shorter, whatever is predicted of one without rows."""
 _WORTH = 1.1
 """Dropping rows must have a tenth more of them out in time: what is expected of either way scatters by as much."""
 _BATCHES_TO_KNOW = 6
@@ -150,7 +152,7 @@ def _whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float, late_rati
     next_s = min(load.batch_s, model.predict_s(next_rows, next_rows))
     next_late = late_part(max(batch_s, load.interval_s), next_s, latency_s, noise)
     is_in_time = late <= late_ratio and next_late <= late_ratio
-    in_time = rows * (1.0 - late) / max(batch_s, load.interval_s)
+    in_time = rows * (1.0 - late) / max(batch_s, load.interval_s, _SHORTEST_S)
     return KeepChoice(1.0, None, 0.0, batch_s, in_time_rows_per_s=in_time, is_in_time=is_in_time)
 
 
@@ -169,7 +171,7 @@ def _cut(
     on_time_rows = rows - late_rows
     ratio = _ratio_beside_late(model, batch_s, on_time_rows, late_rows, keep_floor)
     predicted_s = model.predict_s(rows, ratio * on_time_rows + max(keep_floor, LATE_PART * ratio) * late_rows)
-    in_time = ratio * on_time_rows / max(predicted_s, load.interval_s)
+    in_time = ratio * on_time_rows / max(predicted_s, load.interval_s, _SHORTEST_S)
     return KeepChoice(
         ratio, late_after_s if late_go_first else None, late_rows, predicted_s, in_time_rows_per_s=in_time
     )
