@@ -180,8 +180,10 @@ class GraphTier:
 
     @property
     def promised_cores(self) -> float:
-        """Cores that the targets in force keep busy, by what batches cost when they were planned."""
-        return 0.0 if self._graph is None else _promised(self._graph, self.targets_rows_per_s)
+        """Cores that the targets in force keep busy, by what batches cost when they were planned; none without any."""
+        if self._graph is None or not self._running:
+            return 0.0
+        return _promised(self._graph, self.targets_rows_per_s)
 
     # What happens
 
