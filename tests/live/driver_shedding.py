@@ -8,6 +8,7 @@ Arguments: folder, name of the run, and how many batches to finish (0: until kil
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -21,6 +22,7 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock import Goal
 from penstock.model.directive import Directive
+from penstock.spark.collector import REQUESTED, observed_metrics
 from penstock.spark.load import register
 
 if TYPE_CHECKING:
@@ -81,8 +83,8 @@ def main(folder: Path, run: str, batches: int) -> None:
         last = query.lastProgress
         if last is not None and last.batchId > told and last.numInputRows:
             told, done = last.batchId, done + 1
-            requested = last.observedMetrics.get("penstock.guard.requested")
-            directive = None if requested is None else Directive.from_array(told, requested.directive)
+            requested = observed_metrics(json.loads(last.json)).get(REQUESTED)
+            directive = None if requested is None else Directive.from_array(told, requested["directive"])
             sheds = directive is not None and directive.sheds
             sys.stdout.write(f"batch {told} {directive.keep_ratio if directive and sheds else 1.0}\n")
             sys.stdout.flush()

@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from live.helpers import load_rows, send, show, wait_for_batches, wait_until
 from penstock.model.directive import LATE_PART, Directive
 from penstock.spark import internals
-from penstock.spark.collector import guard_signal
+from penstock.spark.collector import guard_signal, observed_metrics
 from penstock.spark.directives import Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.guard import guard_rows
 
@@ -84,7 +84,7 @@ def start(frame: DataFrame, name: str) -> StreamingQuery:
 
 def guards_of(query: StreamingQuery) -> dict[int, GuardSignal]:
     """What the guards of a query reported, by batch."""
-    found = {report.batchId: json.loads(report.json)["observedMetrics"] for report in query.recentProgress}
+    found = {report.batchId: observed_metrics(json.loads(report.json)) for report in query.recentProgress}
     signals = {batch_id: guard_signal(observed) for batch_id, observed in found.items()}
     return {batch_id: guard for batch_id, guard in signals.items() if guard is not None}
 

@@ -23,7 +23,7 @@ from penstock.control.keep_curve import KeepCurve
 from penstock.errors import InvalidGuardError
 from penstock.model.directive import Directive
 from penstock.spark import internals
-from penstock.spark.collector import guard_signal, parse_timestamp_s
+from penstock.spark.collector import guard_signal, observed_metrics, parse_timestamp_s
 from penstock.spark.directives import LOOPBACK, Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.guard import guard_rows
 from penstock.spark.identity import row_identity
@@ -59,7 +59,7 @@ def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
 def reports_of(query: StreamingQuery, from_batch: int = 0) -> list[GuardSignal]:
     """What the guard of a query observed, batch by batch; one without rows tells nothing."""
     found = [json.loads(report.json) for report in query.recentProgress if report.batchId >= from_batch]
-    return [guard for report in found if (guard := guard_signal(report["observedMetrics"])) is not None]
+    return [guard for report in found if (guard := guard_signal(observed_metrics(report))) is not None]
 
 
 def test_weights_are_one_over_p_and_estimates_hold_the_truth(stopping: SparkSession) -> None:

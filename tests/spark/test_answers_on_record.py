@@ -29,6 +29,7 @@ def confirm(record: CheckpointRecord, used: Directive) -> None:
     )
     observed = {"directive": used.to_array(answered=False)}
     progress = {
+        "runId": "run-1",
         "batchId": used.batch_id,
         "timestamp": "2026-01-02T03:04:05.678Z",
         "observedMetrics": {REQUESTED: observed},

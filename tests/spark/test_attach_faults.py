@@ -16,7 +16,7 @@ from penstock.errors import AlreadyAttachedError, StoreError
 from penstock.model import ActionKind, Metric, QueryName, QuerySpec
 from penstock.settings import Settings
 from penstock.spark import internals
-from penstock.spark.internals import reports
+from penstock.spark.internals import callbacks, reports
 from penstock.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def pen(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> Iterator[Penstock]
 
 def report(query: FakeQuery, batch_id: int = 3) -> str:
     progress = {
-        "id": str(query.id), "batchId": batch_id, "timestamp": "2026-01-02T03:04:05Z", "durationMs": {}, "sources": [],
+        "id": str(query.id), "runId": "run-1", "batchId": batch_id, "timestamp": "2026-01-02T03:04:05Z",
+        "durationMs": {}, "sources": [],
     }  # fmt: skip
     return json.dumps(progress)
 
@@ -360,7 +361,9 @@ def test_reports_that_the_bus_does_not_bring_are_fetched_once(
 def test_a_listener_takes_calls_of_spark_and_no_others() -> None:
     """Of the object that the JVM calls nothing can be reached but Spark's four methods."""
     texts: list[str] = []
-    exposed = reports._OnlyCallbacks(reports._TextReports(cast("Any", None), texts.append))
+    exposed = callbacks.OnlyCallbacks(
+        reports._TextReports(cast("Any", None), texts.append), "org.example.Listener", reports._CALLED_BY_SPARK
+    )
     exposed.onQueryProgress(SimpleNamespace(progress=lambda: SimpleNamespace(json=lambda: "{}")))
     assert texts == ["{}"]
     for name in ("_on_progress", "_listener", "_target", "__init__", "__setattr__", "__dict__", "__reduce__"):
@@ -375,8 +378,8 @@ def test_ids_of_objects_that_the_jvm_calls_cannot_be_guessed() -> None:
     ids = []
     for _ in range(2):
         pool = PythonProxyPool()
-        reports.make_ids_unguessable(pool)
-        reports.make_ids_unguessable(pool)
+        callbacks.make_ids_unguessable(pool)
+        callbacks.make_ids_unguessable(pool)
         ids += [pool.put(object()), pool.put(object())]
     assert len(set(ids)) == 4
     assert min(map(len, ids)) == 33

@@ -20,6 +20,7 @@ NAME = QueryName("clicks")
 def report(*sources: dict[str, Any], batch_id: int = 7, state: list[dict[str, int]] | None = None) -> str:
     """A progress report; offsets are JSON inside JSON where the source wrote text."""
     return json.dumps({
+        "runId": "run-1",
         "batchId": batch_id,
         "timestamp": "2026-01-02T03:04:05.500Z",
         "durationMs": {"triggerExecution": 1500, "addBatch": 1200, "latestOffset": 20},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.spark.collector import guard_reports, parse_progress, parse_timestamp_s
+from penstock.spark.collector import guard_reports, observed_metrics, parse_progress, parse_timestamp_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ def batch_records(query: StreamingQuery) -> list[BatchRecord]:
 def _record(report: dict[str, Any]) -> BatchRecord:
     source = report["sources"][0]
     start = source["startOffset"]
-    guards = guard_reports(report.get("observedMetrics") or {})
+    guards = guard_reports(observed_metrics(report))
     guard = guards[0] if guards else {}
     first, end = (start["row"] if isinstance(start, dict) else 0), source["endOffset"]["row"]
     return BatchRecord(

@@ -14,7 +14,7 @@ from penstock.apps.measure import weighted_quantile
 from penstock.apps.streams import KafkaStream
 from penstock.apps.waiting import raise_failure
 from penstock.kafka.lag import offsets_of_progress
-from penstock.spark.collector import guard_signal, offset_distance, parse_progress, parse_timestamp_s
+from penstock.spark.collector import guard_signal, observed_metrics, offset_distance, parse_progress, parse_timestamp_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -157,7 +157,7 @@ def figures_of(name: str, query: StreamingQuery, lags: list[int], from_s: float)
     ages = np.concatenate([sample for sample, _ in samples] or [np.zeros(0)])
     weights = np.concatenate([weight for _, weight in samples] or [np.zeros(0)])
     latencies = [weighted_quantile(ages, weights, share) if len(ages) else None for share in (0.5, 0.95, 1.0)]
-    guards = [guard for report in full if (guard := guard_signal(report.get("observedMetrics") or {})) is not None]
+    guards = [guard for report in full if (guard := guard_signal(observed_metrics(report))) is not None]
     offered = sum(guard.offered_rows for guard in guards)
     return QueryFigures(
         query=name,

@@ -36,7 +36,7 @@ from penstock.model.profile import LoadProfile
 from penstock.model.rows import PlainContent
 from penstock.process.ports import free_port
 from penstock.spark.attach import attach
-from penstock.spark.collector import guard_signal, parse_progress, parse_timestamp_s
+from penstock.spark.collector import guard_signal, observed_metrics, parse_progress, parse_timestamp_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -261,7 +261,7 @@ def _answered(query: StreamingQuery, from_s: float) -> list[Answered]:
     found = []
     for report in query.recentProgress:
         progress = parse_progress(report.json)
-        planned_s, guard = parse_timestamp_s(progress["timestamp"]), guard_signal(progress.get("observedMetrics") or {})
+        planned_s, guard = parse_timestamp_s(progress["timestamp"]), guard_signal(observed_metrics(progress))
         if report.numInputRows and planned_s >= from_s:
             ratios = (1.0, 1.0) if guard is None else (guard.keep_ratio, guard.kept_ratio)
             found.append(Answered(planned_s, report.numInputRows, *ratios))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.bench_demo import demo
 from penstock.cli.bench_elastic import print_elastic
 from penstock.cli.bench_loops import loops
 from penstock.console import AsJson, print_json, print_table
@@ -20,6 +21,7 @@ app = typer.Typer(
 
 
 app.command()(loops)
+app.command()(demo)
 
 
 @app.callback()

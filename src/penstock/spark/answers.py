@@ -14,7 +14,7 @@ from penstock.model.decision import KeepRatio
 from penstock.model.directive import Directive
 from penstock.model.shed_history import NOTHING_SHED
 from penstock.spark import internals
-from penstock.spark.collector import REQUESTED, parse_timestamp_s
+from penstock.spark.collector import REQUESTED, observed_metrics, parse_timestamp_s
 from penstock.spark.directives import Answer, DirectiveServer
 from penstock.spark.internals import Ability
 from penstock.spark.record import BatchRecord, SourceRange, with_costs
@@ -229,7 +229,7 @@ class Answering:
             logger.exception("what batch %s of %s kept to cannot be put on record", progress["batchId"], watched.name)
 
     def _confirm(self, watched: WatchedQuery, progress: Mapping[str, Any]) -> None:
-        observed = (progress.get("observedMetrics") or {}).get(REQUESTED)
+        observed = observed_metrics(progress).get(REQUESTED)
         record, batch_id = watched.record, int(progress["batchId"])
         used = None if observed is None else _used_directive(batch_id, observed)
         if record is None or used is None:

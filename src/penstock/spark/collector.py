@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.model import BatchSignal, GuardSignal, LimitUnit, PlannedBatch, SourceSignal
 from penstock.spark import internals
+from penstock.spark.directive_task import told
 from penstock.spark.operator_report import PARTITIONS, total_report
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 GUARD_PREFIX = "penstock.guard"
 REQUESTED = f"{GUARD_PREFIX}.requested"
-"""Guards in the JVM report what they kept under their names, and what was asked of them under this one, together."""
+"""Guards in the JVM report what they kept under their names; what the driver told them is added under this one."""
 BY_CHANCE = ".by_chance"
 """In the name of a guard whose rows have no identity: a batch that runs again keeps other rows."""
 UTILITY_BINS = "utilities"
@@ -58,7 +59,7 @@ class ProgressCollector:
             phases_s=tuple((name, value / 1000.0) for name, value in sorted(durations.items())),
             state_rows=sum(int(operator["numRowsTotal"]) for operator in state),
             state_bytes=sum(int(operator["memoryUsedBytes"]) for operator in state),
-            guard=guard_signal(progress.get("observedMetrics") or {}),
+            guard=guard_signal(observed_metrics(progress)),
             partitions=stage_partitions(progress),
             output_rows=written_rows(progress),
         )
@@ -103,6 +104,13 @@ class ProgressCollector:
         ratio = self._rows_per_file.get(index)
         lag_rows = 0.0 if waiting.files == 0 else (None if ratio is None else waiting.files * ratio)
         return SourceSignal(index, rows, units=units, lag_rows=lag_rows, lag_units=lag_units)
+
+
+def observed_metrics(progress: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What the parts of a query report of a batch, with what its guards were told (:data:`REQUESTED`)."""
+    observed = dict(progress.get("observedMetrics") or {})
+    directive = told(str(progress["runId"]), int(progress["batchId"]))
+    return observed if directive is None else {**observed, REQUESTED: {"directive": directive}}
 
 
 def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | None:

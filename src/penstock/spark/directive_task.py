@@ -1,4 +1,8 @@
-"""The directive of the batch that a task belongs to, as found inside its Python worker."""
+"""The directive of a batch: as a task finds it in its Python worker, and as the driver finds it while it plans.
+
+A guard is asked for in the driver, before any task runs (:func:`directive_of_batch`); an operator works in Python
+workers, each of which asks for itself (:func:`directive_of_task`). Both ask the same server.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from pyspark import TaskContext
 
 from penstock.model.directive import Directive
 from penstock.model.shed_history import UNKNOWN
+from penstock.spark import internals
 from penstock.spark.directives import (
     ENDPOINT_PROPERTY,
     FALLBACK_PROPERTY,
@@ -36,6 +41,8 @@ some tenths of a second. Latency goals are a second and more, so half a second, 
 driver that answers nothing may cost.
 """
 _REMEMBERED = 64
+_TOLD = 4096
+"""Batches of a driver whose directives are at hand when their reports come; those of a thousand queries, four each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,8 @@ class TaskDirective:
 
 
 _remembered: OrderedDict[Question, TaskDirective] = OrderedDict()
+_told: OrderedDict[tuple[str, int], list[float]] = OrderedDict()
+_connections: dict[str, internals.JavaObject] = {}
 
 
 def directive_of_task(operator: str | None = None) -> TaskDirective:
@@ -56,7 +65,47 @@ def directive_of_task(operator: str | None = None) -> TaskDirective:
     Remembered in this process, for all partitions of the batch that it gets: a batch must not be told two things.
     """
     context = TaskContext.get()
-    read: Callable[[str], str | None] = context.getLocalProperty if context is not None else _nothing
+    return _directive(_nothing if context is None else context.getLocalProperty, operator)
+
+
+def directive_of_batch() -> str:
+    """The directive of the batch that is planned on this thread, as the numbers of its array. Never raises.
+
+    An error would be the query's, which would end by it.
+    """
+    try:
+        found = _directive(internals.batch_property)
+        values = found.directive.to_array(answered=found.answered)
+        _note(values, found.directive.batch_id)
+    except Exception:
+        logger.exception("a batch could not ask for its directive: it keeps everything")
+        values = Directive(0, everything=True, history=UNKNOWN).to_array(answered=False)
+    return ",".join(map(repr, values))
+
+
+def _note(values: list[float], batch_id: int) -> None:
+    run_id = internals.batch_property(RUN_ID_PROPERTY)
+    if run_id is None:
+        return
+    connection = internals.thread_connection()
+    if connection is not None:
+        _connections[run_id] = connection
+    _told[run_id, batch_id] = values
+    while len(_told) > _TOLD:
+        _told.popitem(last=False)
+
+
+def told(run_id: str, batch_id: int) -> list[float] | None:
+    """What a batch of this driver was told, as an array; None for one that did not ask, or asked long ago."""
+    return _told.get((run_id, batch_id))
+
+
+def end_asking(run_id: str) -> None:
+    """End the connection on which the thread of a query that is over asked."""
+    internals.end_connection(_connections.pop(run_id, None))
+
+
+def _directive(read: Callable[[str], str | None], operator: str | None = None) -> TaskDirective:
     query_id, batch_id = read(QUERY_ID_PROPERTY), int(read(BATCH_ID_PROPERTY) or 0)
     if not query_id:
         # A batch frame: nobody governs it.

@@ -1,7 +1,8 @@
 """The guard: the place in a query's plan where rows may be dropped, entirely inside the JVM.
 
-A subquery of one row asks the driver for the batch's directive (:mod:`penstock.spark.directive_task`) while the batch
-is planned, and Spark hands the answer to the filter: no row leaves the JVM. Which rows are kept is a hash of the row's
+A subquery of one row asks for the batch's directive (:mod:`penstock.spark.directive_task`) while the batch is
+optimised, in the driver: no job, no Python worker. Spark hands the answer to the filter: no row leaves the JVM. Which
+rows are kept is a hash of the row's
 identity (:mod:`penstock.spark.identity`), or of a key, against the keep ratio, so that a task or a batch that runs
 again keeps the same rows again.
 
@@ -25,8 +26,8 @@ from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 from penstock.errors import InvalidGuardError
 from penstock.model.directive import LATE_PART
 from penstock.spark import guard_spec, internals
-from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, REQUESTED, UTILITY_BINS
-from penstock.spark.directive_task import directive_of_task
+from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, UTILITY_BINS
+from penstock.spark.directive_task import directive_of_batch
 from penstock.spark.guard_spec import GuardSpec, SourceReading
 from penstock.spark.identity import NO_IDENTITY, UNHASHABLE, row_identity
 
@@ -204,24 +205,21 @@ def decide(
 def requested_values(spark: SparkSession) -> Column:
     """The directive of the batch as an array (:meth:`~penstock.model.directive.Directive.to_array`).
 
-    The driver is asked once a batch. What it asks for is reported with the batch, from here, where there is one row
-    only.
+    Raises
+    ------
+    InvalidGuardError
+        The rule of Spark's optimiser by which a batch asks is switched off.
     """
-    # One subquery for all guards of a session: Spark sees that they are the same, and runs it once a batch.
+    if not internals.is_asked(spark):
+        raise InvalidGuardError(
+            f"batches cannot ask what they may keep: take {internals.EVALUATED_BY} out of "
+            "spark.sql.optimizer.excludedRules"
+        )
+    # One subquery for all guards of a session: Spark sees that they are the same, and plans it once a batch.
     if spark not in _requested:
-        _requested[spark] = _requested_subquery(spark)
+        asked = internals.asked_text(spark, directive_of_batch, "directive")
+        _requested[spark] = asked.select(F.split("directive", ",").cast("array<double>").alias("directive")).scalar()
     return _requested[spark]
-
-
-def _requested_subquery(spark: SparkSession) -> Column:
-    @F.udf("array<double>", useArrow=False)
-    def ask_driver(_: int) -> list[float]:
-        found = directive_of_task()
-        return found.directive.to_array(answered=found.answered)
-
-    # Unless it is said to be nondeterministic Spark runs it once, when the query is optimised, and never again.
-    found = spark.range(0, 1, 1, 1).select(ask_driver.asNondeterministic()("id").alias("directive"))
-    return found.observe(REQUESTED, F.max("directive").alias("directive")).scalar()
 
 
 def arrival_s(arrival: str) -> Column:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import InvalidGuardError
 from penstock.model.decision import PlanFinding
 from penstock.spark import internals
-from penstock.spark.collector import GUARD_PREFIX, REQUESTED
+from penstock.spark.collector import GUARD_PREFIX
 from penstock.spark.guard import guard_keys
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ class _Look:
 
 
 def _guard_name(node: PlanNode) -> str | None:
-    if node.name != "CollectMetrics" or REQUESTED in node.text.split("[")[0]:
+    if node.name != "CollectMetrics":
         return None
     found = _GUARD.search(node.text.split("[")[0])
     return None if found is None else found.group(0)

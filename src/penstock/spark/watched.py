@@ -13,6 +13,7 @@ from penstock.model.directive import Directive
 from penstock.model.shed_history import ShedHistory
 from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, ProgressCollector, parse_progress
+from penstock.spark.directive_task import end_asking
 from penstock.spark.directives import TIMEOUT_PROPERTY, directive_properties
 from penstock.spark.folders import open_folder
 from penstock.spark.internals import Ability
@@ -161,6 +162,7 @@ class WatchedQuery:
         """End what the query's thread has left behind in this process; the query is over."""
         connection, self._connection = self._connection, None
         internals.end_connection(connection)
+        end_asking(str(self.query.runId))
 
     def signal(self, progress: Mapping[str, Any]) -> BatchSignal:
         """What a progress report says."""

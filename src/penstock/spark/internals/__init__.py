@@ -8,6 +8,7 @@ Tried with pyspark 4.2 on Java 17.
 
 from __future__ import annotations
 
+from penstock.spark.internals.asked import EVALUATED_BY, asked_text, batch_property, is_asked
 from penstock.spark.internals.checkpoint_files import (
     checkpoint_files,
     checkpoint_root,
@@ -86,6 +87,7 @@ from penstock.spark.internals.reports import (
 from penstock.spark.internals.session import end_session, is_same_session, require_classic_session
 
 __all__ = [
+    "EVALUATED_BY",
     "MEMBERS",
     "Ability",
     "ExecutorTotals",
@@ -98,6 +100,8 @@ __all__ = [
     "SourceOffsets",
     "SourceRows",
     "StreamSource",
+    "asked_text",
+    "batch_property",
     "byte_limit",
     "call_from_standby",
     "checkpoint_files",
@@ -118,6 +122,7 @@ __all__ = [
     "files_of_batch",
     "files_waiting",
     "is_allocated_by_spark",
+    "is_asked",
     "is_graceful",
     "is_micro_batch",
     "is_on_standby",

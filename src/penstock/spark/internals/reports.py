@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from penstock.spark.internals.callbacks import OnlyCallbacks, callback_gateway
 from penstock.spark.internals.members import LISTENER_CLASS
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 _CALLED_BY_SPARK = frozenset({"onQueryStarted", "onQueryProgress", "onQueryIdle", "onQueryTerminated"})
-_ID_BYTES = 16
 
 
 class _TextReports:
@@ -49,61 +48,11 @@ class _TextReports:
         self._listener.onQueryTerminated(QueryTerminatedEvent.fromJObject(event))
 
 
-class _OnlyCallbacks:
-    """What the JVM may call of an object, and nothing else of it.
-
-    The port on which the JVM calls Python takes any method of an object whose id is known, with arguments of the
-    caller's choice: a method that takes a report as text would take a forged one.
-    """
-
-    __slots__ = ("_target",)
-
-    def __init__(self, target: _TextReports) -> None:
-        object.__setattr__(self, "_target", target)
-
-    def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - what Py4J asks for
-        if name == "Java":
-            return _Java
-        if name in _CALLED_BY_SPARK:
-            return getattr(object.__getattribute__(self, "_target"), name)
-        if name == "__class__":
-            return _OnlyCallbacks  # Py4J asks whether the object is a collection
-        raise AttributeError(name)
-
-
-class _Java:
-    """What Py4J wants to know."""
-
-    implements = (LISTENER_CLASS,)
-
-
 def take_reports_as_text(listener: StreamingQueryListener, on_progress: Callable[[str], None]) -> None:
     """Give a listener, before it is added, its progress reports as JSON and not as objects."""
-    from pyspark import SparkContext  # noqa: PLC0415 - Spark is imported only where it is used
-    from pyspark.java_gateway import ensure_callback_server_started  # noqa: PLC0415 - imported only where it is used
-
-    gateway = SparkContext._gateway  # noqa: SLF001 - what this package is for
-    assert gateway is not None
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    make_ids_unguessable(gateway.gateway_property.pool)
-    wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
-    listener._jlistenerobj = wrapper(_OnlyCallbacks(_TextReports(listener, on_progress)))  # noqa: SLF001 - what this package is for
-
-
-def make_ids_unguessable(pool: Any) -> None:  # noqa: ANN401 - Py4J has no types
-    """Give objects that the JVM calls ids that nobody can guess, from now on; Py4J counts them: p0, p1, p2.
-
-    Whoever may connect to a port of loopback reaches the port on which the JVM calls Python, and Spark asks for no
-    password there: the id of the object is the only secret that a caller must have.
-    """
-    if "put" in vars(pool):
-        return
-    counted = pool.put
-
-    def put(python_object: object, force_id: str | None = None) -> str:
-        return str(counted(python_object, force_id or f"p{secrets.token_hex(_ID_BYTES)}"))
-
-    pool.put = put
+    reports = OnlyCallbacks(_TextReports(listener, on_progress), LISTENER_CLASS, _CALLED_BY_SPARK)
+    wrapper = callback_gateway().jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+    listener._jlistenerobj = wrapper(reports)  # noqa: SLF001 - what this package is for
 
 
 def thread_connection() -> JavaObject | None:
