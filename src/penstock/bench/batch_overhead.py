@@ -2,8 +2,8 @@
 
 Small batches of a thin query, so that what counts is the time that a batch takes for itself: planning, jobs, commits.
 The same query runs plain, with a guard that keeps everything, with one that is told another keep ratio in every batch,
-and plain and with guards over two sources; one after another, in turns. A turn counts with the median of its batches
-after the first ones, and each guarded turn is compared with the plain one of its own round.
+on rows without an identity, and plain and with guards over two sources; one after another, in turns. A turn counts with
+the median of its batches after the first ones, and each guarded turn is compared with the plain one of its own round.
 """
 
 from __future__ import annotations
@@ -37,10 +37,12 @@ if TYPE_CHECKING:
 
 PLAIN, PLAIN_OF_TWO = "plain", "plain, two sources"
 GUARD, GUARD_CHANGING, TWO_GUARDS = "guard, keeps all", "guard, ratio changes", "two guards"
-MODES = (PLAIN, GUARD, GUARD_CHANGING, PLAIN_OF_TWO, TWO_GUARDS)
+BY_CHANCE = "guard, rows without identity"
+MODES = (PLAIN, GUARD, GUARD_CHANGING, BY_CHANCE, PLAIN_OF_TWO, TWO_GUARDS)
 MOST_MS, MOST_RATIO, MOST_OF_TWO_MS = 40.0, 0.10, 60.0
 BATCH_ROWS, BATCHES, WARM_UP_BATCHES = 2_000, 16, 6
-_COMPARED = {GUARD: PLAIN, GUARD_CHANGING: PLAIN, TWO_GUARDS: PLAIN_OF_TWO}
+_COMPARED = {GUARD: PLAIN, GUARD_CHANGING: PLAIN, BY_CHANCE: PLAIN, TWO_GUARDS: PLAIN_OF_TWO}
+_IDENTITY = "value"
 _LOOSE_GOAL = Goal(latency="1 hour", minimum_accuracy=0.5)
 
 
@@ -125,7 +127,8 @@ def _turn(spark: SparkSession, mode: str) -> float:
         if mode == GUARD_CHANGING:
             return _changing_ms(spark, folder)
         with attach(spark, store=SqliteStore(f"{folder}/penstock.db")) as pen:
-            rows = [pen.guard(each) for each in _sources(spark, 1 if mode == GUARD else 2)]
+            identity = None if mode == BY_CHANCE else _IDENTITY
+            rows = [pen.guard(each, identity=identity) for each in _sources(spark, 2 if mode == TWO_GUARDS else 1)]
             return _batch_ms(pen.govern(_writer_of(rows, folder), _LOOSE_GOAL).start())
 
 
@@ -136,7 +139,7 @@ def _changing_ms(spark: SparkSession, folder: str) -> float:
         return Answer(Directive(question.batch_id, 0.5 + question.batch_id % 50 / 100, 0.01, 1_000.0))
 
     with DirectiveServer.for_session(spark, answer) as server:
-        query = _writer_of([guard_rows(each) for each in _sources(spark, 1)], folder).start()
+        query = _writer_of([guard_rows(each, identity=_IDENTITY) for each in _sources(spark, 1)], folder).start()
         for name, value in directive_properties(server.endpoint, server.token, None):
             internals.send_to_tasks(internals.execution_of(query), name, value)
         return _batch_ms(query)

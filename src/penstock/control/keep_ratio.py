@@ -80,6 +80,7 @@ class KeepChoice:
     predicted_s: float
     in_time_rows_per_s: float = 0.0
     is_in_time: bool = False
+    is_doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class KeepState:
     """Snapshot of a :class:`KeepController`; ``answers`` are those on record, by batch.
 
     ``curve`` is what a guard with a utility keeps of what is requested. ``delays_s`` tell how far the clock of arrival
-    times is behind; ``behind_s`` are seconds of rows that the newest batches left waiting, by batch.
+    times is behind; ``behind_s`` are seconds of rows that the newest batches left waiting, by batch. ``doubted`` says
+    whether the newest answer rests on the model's error and not on what it predicts.
     """
 
     answers: tuple[KeepRatio, ...] = ()
@@ -96,10 +98,17 @@ class KeepState:
     delays_s: tuple[float, ...] = ()
     behind_s: tuple[tuple[int, float], ...] = ()
     bounds: KeepBounds = field(default_factory=KeepBounds)
+    doubted: bool = False
 
 
 def choose_keep_ratio(
-    model: BatchTimeModel, load: PlannedLoad, *, latency_s: float, keep_floor: float, late_ratio: float
+    model: BatchTimeModel,
+    load: PlannedLoad,
+    *,
+    latency_s: float,
+    keep_floor: float,
+    late_ratio: float,
+    may_doubt: bool = True,
 ) -> KeepChoice:
     r"""The largest part of its rows with which a planned batch, and those after it, are out within the goal.
 
@@ -113,6 +122,10 @@ def choose_keep_ratio(
       rows must never cost more than it saves.
     - *Otherwise* the batch is cut to :math:`T`. Rows that had to wait for too long to be in time even so go first (no
       more of them is kept than the floor), and of the others the ratio with which it takes :math:`T`.
+    - *Where a batch of this size is less known than batches scatter*, because it is far larger than those before or
+      executors have just come, the model's own error is added to what it predicts, in every other batch at the most
+      (``may_doubt``). What is dropped in one batch is little, what would be late for its sake is all that arrives
+      meanwhile; but batches that are always cut never tell what whole ones would take.
 
     Examples
     --------
@@ -125,7 +138,7 @@ def choose_keep_ratio(
     >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 20_000.0, 2.0, batch_s=2.0, tells_arrival=True)
     >>> choice = choose_keep_ratio(model, load, latency_s=5.0, keep_floor=0.05, late_ratio=0.02)
     >>> round(choice.ratio, 2), round(choice.late_after_s, 1), choice.late_rows
-    (0.39, 3.0, 0.0)
+    (0.35, 3.1, 0.0)
 
     Half of that fits, and stays whole though it is a little longer:
 
@@ -134,34 +147,59 @@ def choose_keep_ratio(
     1.0
     """
     whole = _whole(model, load, latency_s, late_ratio)
-    cut = _cut(model, load, latency_s, keep_floor, late_ratio)
-    # Right after executors came or went the cost of rows is known to a half only.
-    surely_s = whole.predicted_s + model.uncertainty_s(load.rows, load.rows)
-    if load.rows <= 0 or surely_s <= load.batch_s or whole.is_in_time:
+    doubt_s = model.uncertainty_s(load.rows, load.rows)
+    if load.rows <= 0 or whole.predicted_s + doubt_s <= load.batch_s or whole.is_in_time:
         return whole
-    gains = cut.in_time_rows_per_s > _WORTH * whole.in_time_rows_per_s or not _keeps_up_whole(model, load, latency_s)
-    return cut if gains else whole
+    if may_doubt and doubt_s > model.relative_noise * whole.predicted_s:
+        return _cut(model, load, latency_s, keep_floor, late_ratio, doubt=1.0)
+    cut = _cut(model, load, latency_s, keep_floor, late_ratio)
+    gains = _at_best(model, load, cut) > _WORTH * whole.in_time_rows_per_s
+    return cut if gains or not _keeps_up_whole(model, load, latency_s) else whole
+
+
+def _at_best(model: BatchTimeModel, load: PlannedLoad, cut: KeepChoice) -> float:
+    """Rows of a cut batch that are out in time each second if more of its time is overhead than is believed.
+
+    Dropping rows saves less time then. Both ways are held against each other by the reading under which more gets done:
+    rows that are cut for costs which are overhead in truth make batches smaller, and costs seem the higher for it.
+    """
+    overhead_s, row_s = model.towards_overhead(load.rows)
+    kept_rows = (cut.predicted_s - model.overhead_s - model.read_cost_s * load.rows) / model.work_cost_s
+    read_s = min(model.read_cost_s, row_s)
+    batch_s = overhead_s + read_s * load.rows + (row_s - read_s) * max(0.0, kept_rows)
+    shortest_s = max(load.interval_s, _SHORTEST_S)
+    return cut.in_time_rows_per_s * max(cut.predicted_s, shortest_s) / max(batch_s, shortest_s)
 
 
 def _whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float, late_ratio: float) -> KeepChoice:
     """Everything stays."""
     rate, rows = load.arrival_rows_per_s, load.rows
-    batch_s, noise = model.predict_s(rows, rows), model.deviation_of(rows, rows)
-    late = late_part(load.waited_s, batch_s, latency_s, noise)
-    next_rows = rate * max(batch_s, load.interval_s)
+    batch_s, noise = model.predict_s(rows, rows), model.relative_noise
+    surely_s = batch_s + model.uncertainty_s(rows, rows)
+    late = late_part(load.waited_s, surely_s, latency_s, noise)
+    next_rows = rate * max(surely_s, load.interval_s)
     next_s = min(load.batch_s, model.predict_s(next_rows, next_rows))
-    next_late = late_part(max(batch_s, load.interval_s), next_s, latency_s, noise)
+    next_late = late_part(max(surely_s, load.interval_s), next_s, latency_s, noise)
     is_in_time = late <= late_ratio and next_late <= late_ratio
     in_time = rows * (1.0 - late) / max(batch_s, load.interval_s, _SHORTEST_S)
     return KeepChoice(1.0, None, 0.0, batch_s, in_time_rows_per_s=in_time, is_in_time=is_in_time)
 
 
 def _cut(
-    model: BatchTimeModel, load: PlannedLoad, latency_s: float, keep_floor: float, late_ratio: float
+    model: BatchTimeModel,
+    load: PlannedLoad,
+    latency_s: float,
+    keep_floor: float,
+    late_ratio: float,
+    *,
+    doubt: float = 0.0,
 ) -> KeepChoice:
-    """The batch takes the wanted length: rows that would be late even so go first, then others at random."""
+    """The batch takes the wanted length: rows that would be late even so go first, then others at random.
+
+    ``doubt`` is how many errors of the model are added to what it predicts.
+    """
     rows, batch_s = load.rows, load.batch_s
-    noise = model.deviation_of(rows, model.kept_rows_within(batch_s, 1.0))
+    noise = model.relative_noise
     late_after_s = longest_wait_s(batch_s, latency_s, noise, late_ratio=late_ratio)
     late_rows = 0.0
     late_go_first = load.tells_arrival and late_after_s > 0
@@ -169,12 +207,23 @@ def _cut(
         on_time = late_after_s / load.waited_s if load.waited_s > late_after_s else 1.0
         late_rows = min(rows, (1.0 - on_time) * load.waiting_rows)
     on_time_rows = rows - late_rows
-    ratio = _ratio_beside_late(model, batch_s, on_time_rows, late_rows, keep_floor)
+    doubt_s = doubt * model.uncertainty_s(rows, _fitting_rows(model, batch_s, rows))
+    ratio = _ratio_beside_late(model, batch_s - doubt_s, on_time_rows, late_rows, keep_floor)
     predicted_s = model.predict_s(rows, ratio * on_time_rows + max(keep_floor, LATE_PART * ratio) * late_rows)
     in_time = ratio * on_time_rows / max(predicted_s, load.interval_s, _SHORTEST_S)
     return KeepChoice(
-        ratio, late_after_s if late_go_first else None, late_rows, predicted_s, in_time_rows_per_s=in_time
+        ratio,
+        late_after_s if late_go_first else None,
+        late_rows,
+        predicted_s,
+        in_time_rows_per_s=in_time,
+        is_doubtful=doubt > 0.0,
     )
+
+
+def _fitting_rows(model: BatchTimeModel, batch_s: float, rows: float) -> float:
+    """Rows of a batch that can be kept if it is to take so long."""
+    return rows * min(1.0, model.keep_ratio_within(batch_s, rows))
 
 
 def _ratio_beside_late(
@@ -191,13 +240,17 @@ def _ratio_beside_late(
 
 
 def _keeps_up_whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float) -> bool:
-    """Whether batches that keep everything have at least as many rows out in time each second, in the long run."""
+    """Whether batches that keep everything have at least as many rows out in time each second, in the long run.
+
+    By the reading under which more gets done (:func:`_at_best`).
+    """
     rate, length_s = load.arrival_rows_per_s, load.batch_s
-    all_load = rate * (model.read_cost_s + model.work_cost_s)
+    overhead_s, row_s = model.towards_overhead(load.rows)
+    all_load = rate * row_s
     if rate <= 0 or all_load >= 1.0:
         return False
-    whole_s = model.overhead_s / (1.0 - all_load)
-    noise = model.deviation_of(rate * whole_s, rate * whole_s)
+    whole_s = overhead_s / (1.0 - all_load)
+    noise = model.relative_noise
     whole_in_time = rate * (1.0 - late_part(max(whole_s, load.interval_s), whole_s, latency_s, noise))
     cut_in_time = kept_rows_per_s(model, length_s, rate)
     cut_in_time *= 1.0 - late_part(max(length_s, load.interval_s), length_s, latency_s, noise)
@@ -335,7 +388,9 @@ class KeepController:
                 latency_s=self._goal.latency_s,
                 keep_floor=self.keep_floor,
                 late_ratio=late_ratio,
+                may_doubt=not self._state.doubted,
             )
+        self._state = evolve(self._state, doubted=choice.is_doubtful)
         ratio = min(1.0, max(self.keep_floor, bounds.hold(choice.ratio)))
         return self._remember(self._decision(load, choice, ratio))
 

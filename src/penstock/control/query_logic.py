@@ -341,10 +341,11 @@ class QueryLogic:
         model = self._batch_time
         if model.batches < _BATCHES_TO_KNOW:
             return self._target_s
-        rows = max(1.0, model.kept_rows_within(self._target_s, 1.0))
-        noise = model.deviation_of(rows, rows)
         longest_s = longest_in_time_s(
-            self.goal.latency_s, self._query.trigger_interval_s, noise, late_ratio=self._settings.late_ratio
+            self.goal.latency_s,
+            self._query.trigger_interval_s,
+            model.relative_noise,
+            late_ratio=self._settings.late_ratio,
         )
         return min(self._target_s, longest_s)
 

@@ -23,6 +23,11 @@ _PLAUSIBLE = 3.0
 """Deviations, of scatter and of what is not known together, beyond which a batch time is cut: one of 400 by chance."""
 _MIN_ROW_S = 1e-9
 """No row costs less than a nanosecond: a cost of nothing would mean that any size fits."""
+_SMALL_PART = 0.1
+"""A part that seems to be less than this of a batch moves as if it were: what is nothing today may be something soon.
+
+Parts that move in proportion to themselves would stay nothing for ever.
+"""
 _UNKNOWNS = 3
 _RECALLED_BATCHES = 4
 _RESCALED_DOUBT = 0.5
@@ -168,13 +173,23 @@ class BatchTimeModel:
         """How far off that may be because costs are not known better, scatter not counted."""
         return self._filter.prediction_std(_regressor(read_rows, kept_rows))
 
-    def deviation_of(self, read_rows: float, kept_rows: float) -> float:
-        """Standard deviation of the next batch from what is predicted, as a part of that.
+    def towards_overhead(self, rows: float) -> tuple[float, float]:
+        """Overhead and cost of a row if rows cost one error less than is believed, and batches of this size the same.
 
-        As far off as predictions were of late; or as far as costs are unknown at that size, if that is more.
+        Batches of about one size leave open how much of their time is overhead.
+
+        Examples
+        --------
+        >>> model = BatchTimeModel()
+        >>> for _ in range(9):
+        ...     model.update(10_000, 10_000, 1.0)
+        >>> overhead_s, row_s = model.towards_overhead(10_000)
+        >>> overhead_s > model.overhead_s, round(overhead_s + 10_000 * row_s, 2)
+        (True, 1.0)
         """
-        unknown = self.uncertainty_s(read_rows, kept_rows) / max(self.predict_s(read_rows, kept_rows), _CLOCK_S)
-        return math.sqrt(max(self._state.deviation_variance, unknown**2 + _MIN_NOISE**2))
+        row_s = self.read_cost_s + self.work_cost_s
+        less_s = min(row_s - _MIN_ROW_S, self._filter.standard_errors()[1])
+        return self.overhead_s + less_s * rows, row_s - less_s
 
     def kept_rows_within(self, duration_s: float, ratio: float) -> float:
         """Kept rows of a batch that takes so long at a ratio; 0 where the overhead alone takes longer."""
@@ -207,14 +222,14 @@ class BatchTimeModel:
         regressor = _regressor(read_rows, kept_rows)
         has_dropped = self._state.has_dropped or kept_rows < read_rows
         if self._state.batches:
-            self._move()
+            self._move(self._sizes(regressor))
         predicted_s = self.predict_s(read_rows, kept_rows)
         level_s = predicted_s if self._state.batches else duration_s
         unknown_s = self._filter.prediction_std(regressor)
         scatter = self._scatter(level_s, unknown_s)
         side, has_jumped = self._implausible_side(duration_s - predicted_s, scatter + unknown_s**2), False
         if side and side == self._state.implausible_side:
-            self._filter.spread(self._filter.theta, abs(duration_s - predicted_s) / predicted_s)
+            self._filter.spread(self._sizes(regressor), abs(duration_s - predicted_s) / predicted_s)
             side, has_jumped = 0, True
         observed_s = duration_s
         if side:
@@ -236,8 +251,8 @@ class BatchTimeModel:
     def rescale(self, factor: float) -> None:
         """Rows cost so many times as much from now on, for the engine has more or fewer cores; overhead stays.
 
-        What was learned of the parts stays as well, but is trusted no more than to a half: cores do not always add
-        up.
+        What was learned of the parts stays, and what was not: it is no better known than before. The change itself may
+        be off by half, for cores do not always add up.
 
         Examples
         --------
@@ -250,28 +265,30 @@ class BatchTimeModel:
         """
         if not self._state.batches:
             return
-        self._filter.scale((1.0, factor, factor))
-        overhead_s, row_s, read_s = self._filter.theta
-        self._filter.doubt(
-            (
-                _RESCALED_DOUBT * max(overhead_s, 0.1),
-                _RESCALED_DOUBT * row_s,
-                _RESCALED_DOUBT * max(read_s, 0.1 * row_s),
-            )
-        )
+        overhead_s, *costs_s = self._filter.theta
+        self._filter.scale((1.0, max(1.0, factor), max(1.0, factor)))
+        self._filter.place((overhead_s, *(factor * cost_s for cost_s in costs_s)))
+        for part, cost_s in enumerate(costs_s, start=1):
+            self._filter.spread(_along(part, abs(1.0 - factor) * cost_s), _RESCALED_DOUBT)
         self._state = evolve(self._state, filter=self._filter.snapshot())
 
     def snapshot(self) -> BatchTimeState:
         """The whole state, to build an equal model from."""
         return self._state
 
-    def _move(self) -> None:
-        """Let the truth have moved since the last batch."""
+    def _sizes(self, regressor: tuple[float, ...]) -> tuple[float, ...]:
+        """The parts as they move: none that a batch of this size tells of as if it were nothing."""
         theta = self._filter.theta
-        self._filter.spread(theta, self._drift.speed)
-        for part, value in enumerate(theta):
-            direction = tuple(value if index == part else 0.0 for index in range(len(theta)))
-            self._filter.spread(direction, self._drift.cost)
+        level_s = _SMALL_PART * sum(value * rows for value, rows in zip(theta, regressor, strict=True))
+        return tuple(
+            max(value, level_s / rows) if rows > 0 else value for value, rows in zip(theta, regressor, strict=True)
+        )
+
+    def _move(self, sizes: tuple[float, ...]) -> None:
+        """Let the truth have moved since the last batch."""
+        self._filter.spread(self._filter.theta, self._drift.speed)
+        for part, value in enumerate(sizes):
+            self._filter.spread(_along(part, value), self._drift.cost)
 
     def _implausible_side(self, error_s: float, variance: float) -> int:
         """Whether a batch took longer (1) or shorter (-1) than can be; the first ones can be anything."""
@@ -295,6 +312,10 @@ class BatchTimeModel:
         overhead_s, row_s, _ = self._filter.theta
         self._filter.place((overhead_s, row_s, _READ_PART * row_s))
         self._filter.reset_part(2, _READ_PART_STD * row_s)
+
+
+def _along(part: int, value: float) -> tuple[float, ...]:
+    return tuple(value if index == part else 0.0 for index in range(_UNKNOWNS))
 
 
 def _regressor(read_rows: float, kept_rows: float) -> tuple[float, float, float]:

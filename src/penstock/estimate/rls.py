@@ -100,15 +100,6 @@ class RecursiveLeastSquares:
         """How far off each part of the estimate may be."""
         return tuple(math.sqrt(max(row[i], 0.0)) for i, row in enumerate(self._covariance))
 
-    def doubt(self, standard_errors: tuple[float, ...]) -> None:
-        """Keep the estimate but trust each part of it no more than that, and no more than the prior.
-
-        To fall back to the prior itself, which knows nothing of the scale, would let a single observation throw the
-        parts apart that it does not tell from one another.
-        """
-        bounded = [min(error**2, most) for error, most in zip(standard_errors, self._prior_variance, strict=True)]
-        self._covariance = _diagonal(bounded)
-
     def spread(self, direction: tuple[float, ...], deviations: float) -> None:
         """Let the truth have moved along a direction by so many times its length, one way or the other."""
         size = range(len(direction))
