@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from penstock.control.scaling import (
+    DynamicAllocation,
     Guarded,
     GuardSettings,
     HorizontalPod,
@@ -74,6 +75,18 @@ def test_horizontal_pod_waits_to_go_down() -> None:
     assert rule.decide(_seen(15.0, 3, 1.0, 0.0, busy_share=0.82)).executors == 3
     assert rule.decide(_seen(30.0, 3, 1.0, 0.0, busy_share=0.2)).executors == 3
     assert rule.decide(_seen(340.0, 3, 1.0, 0.0, busy_share=0.2)).executors == 1
+
+
+def test_dynamic_allocation_begins_anew_at_its_bounds() -> None:
+    """Where fewer came than were asked for it adds one again, as Spark does, instead of doubling for ever."""
+    rule = DynamicAllocation()
+    waiting = {"busy_share": 1.0, "batch_s": 4.0}
+    sizes = [
+        rule.decide(_seen(15.0 * step, size, 1.0, 0.2, **waiting)).executors for step, size in enumerate((4, 5, 7))
+    ]
+    assert sizes == [5, 7, 11]
+    bounded = [rule.decide(_seen(60.0 + 15.0 * step, 8, 1.0, 0.2, **waiting)).executors for step in range(500)]
+    assert max(bounded) <= 10
 
 
 @pytest.mark.parametrize("start_s", [0.0, 45.0, 200.0])

@@ -106,6 +106,7 @@ class Sample:
             batch_rows=_mean([each.batch_rows for each in self.seen]),
             is_shedding=self.is_shedding,
             newest_rows_per_s=newest.arrival_rows_per_s,
+            age_s=newest.age_s,
             goal_s=goal_s,
             start_s=start_s,
             useful_executors=useful,

@@ -43,6 +43,8 @@ class Workload:
         Rows that all queries together worked off in a batch of that length.
     partitions
         Most tasks that a stage of a batch has work for; None where a source does not tell its partitions.
+    age_s
+        Time since the middle of the cycle that the newest report tells the arrivals of; the longest of all queries.
     """
 
     arrival_rows_per_s: float | None = None
@@ -55,6 +57,7 @@ class Workload:
     measured_from_s: float | None = None
     batch_rows: float | None = None
     partitions: int | None = None
+    age_s: float = 0.0
 
 
 IDLE = Workload(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, batch_rows=0.0)
@@ -158,6 +161,7 @@ class QueryWorkload:
             state.measured_from_s,
             state.kept_rows,
             state.partitions,
+            max(0.0, age_s) + (state.cycle_s or 0.0) / 2.0,
         )
 
     @staticmethod
@@ -202,6 +206,7 @@ def sum_of(workloads: Iterable[Workload | None]) -> Workload:
         batch_rows=None if longest is None else _rows_in(longest, known),
         # Queries run side by side, so their tasks add up.
         partitions=None if None in partitions or not partitions else sum(count or 0 for count in partitions),
+        age_s=max((workload.age_s for workload in known), default=0.0),
     )
 
 

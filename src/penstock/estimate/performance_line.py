@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import NamedTuple
 
 Point = tuple[float, float, float]
-_FEWEST = 3
+_FEWEST = 10
+"""Samples from which on their scatter is known to a quarter: that of n has an error of one in sqrt(2 (n - 2))."""
+_NORMAL = NormalDist()
+_FAR = 8.0
+"""Deviations beyond which a normal distribution has nothing left that a double could tell from nothing."""
 
 
 class Line(NamedTuple):
@@ -50,13 +55,15 @@ class PerformanceLine:
     .. math:: y = o + c\,x
 
     by least squares, the past fading by half every ``half_life_s``. The overhead is believed as far as the samples show
-    it: with :math:`s_o` its standard error,
+    it: it is between nothing and the mean batch, and of what its standard error :math:`s_o` leaves of that range the
+    lowest part is taken that :math:`z` deviations stand for,
 
-    .. math:: o = \max(0,\ \hat o - z\,s_o), \qquad c = (\bar y - o) / \bar x.
+    .. math:: o = Q_{\Phi(-z)}\big[N(\hat o, s_o^2)\ \text{within}\ [0, \bar y]\big], \qquad c = (\bar y - o) / \bar x.
 
-    Where all samples are alike nothing tells overhead from work, :math:`o` is zero, and the line is the measured rate,
-    rows over busy time: it never promises more than was seen. A cost that rises is believed at once: :math:`c` is that
-    of the newest samples (``recent_s``) where it is higher. :meth:`forget_before` unlearns.
+    Where all samples are alike nothing tells overhead from work: the range is all that is known, :math:`o` is next to
+    nothing, and the line is the measured rate, rows over busy time. Without the range, scatter would now and then make
+    all of such a batch its overhead, and an executor do any number of rows. A cost that rises is believed at once:
+    :math:`c` is that of the newest samples (``recent_s``) where it is higher. :meth:`forget_before` unlearns.
 
     Where a polynomial of load and executors predicts the queue, this predicts the batch; what a batch may take follows
     from goal and trigger, so nothing has to be learned anew for another goal.
@@ -136,5 +143,27 @@ class PerformanceLine:
         left = max(0.0, sums.yy - sums.weight * mean_y * mean_y - slope * scatter_xy)
         variance = left / max(sums.weight - 2.0, 1.0)
         error = math.sqrt(variance * (1.0 / sums.weight + mean_x * mean_x / scatter_x))
-        overhead_s = mean_y - slope * mean_x - self.deviations * error
-        return min(max(0.0, overhead_s), mean_y), math.sqrt(variance) / mean_y if mean_y > 0 else 0.0
+        spread = math.sqrt(variance) / mean_y if mean_y > 0 else 0.0
+        return lowest_within(mean_y - slope * mean_x, error, most=mean_y, deviations=self.deviations), spread
+
+
+def lowest_within(guess: float, error: float, *, most: float, deviations: float) -> float:
+    """The lowest that a guess with a normal error may be, where it is known to be between 0 and a bound.
+
+    Examples
+    --------
+    Known well, known to be beyond the bound, and not known at all:
+
+    >>> [round(lowest_within(*pair, most=5.0, deviations=1.64), 2) for pair in ((2.0, 0.1), (9.0, 0.5), (9.0, 50.0))]
+    [1.84, 4.82, 0.25]
+    """
+    if error <= 0.0:
+        return min(max(0.0, guess), most)
+    low, high = -guess / error, (most - guess) / error
+    if low > _FAR:
+        return 0.0
+    if high < -_FAR:
+        return most
+    below = _NORMAL.cdf(low)
+    part = below + _NORMAL.cdf(-deviations) * (_NORMAL.cdf(high) - below)
+    return min(max(0.0, guess + error * _NORMAL.inv_cdf(part)), most) if part > 0.0 else most

@@ -42,6 +42,8 @@ class ScalingSignal:
         shedding for a lighter load, and never add what is missing.
     newest_rows_per_s
         Rows that arrived by the newest report of the sample: a burst is in it before it is in the mean.
+    age_s
+        How old that rate is: from the middle of the time that it is of to the end of the sample.
     processed_rows_per_s
         Rows that were worked off.
     busy_share
@@ -79,6 +81,7 @@ class ScalingSignal:
     is_shedding: bool = False
     need: Need | None = None
     newest_rows_per_s: float | None = None
+    age_s: float = 0.0
     goal_s: float | None = None
     start_s: float | None = None
     useful_executors: int | None = None

@@ -266,6 +266,7 @@ class ExecutorPlant:
             executors=self.serving,
             requested=self.requested,
             demand_rows_per_s=float(demand),
+            age_s=span_s / 2.0,
             processed_rows_per_s=float(sums[PROCESSED] / span_s),
             busy_share=float(sums[BUSY_S] / span_s),
             backlog_rows=float(max(0.0, backlog)),

@@ -42,7 +42,7 @@ class Reports:
         self._goal_s = goal_s
         self._arrivals = ArrivalRate(ARRIVAL_HALF_LIFE_S)
         self._planned_s: float | None = None
-        self._batch_s = self._rows = self._lag_rows = 0.0
+        self._batch_s = self._rows = self._lag_rows = self._cycle_s = 0.0
         self._processed: float | None = None
         self._busy: float | None = None
 
@@ -79,12 +79,13 @@ class Reports:
         return replace(
             exact, demand_rows_per_s=demand, processed_rows_per_s=processed, busy_share=busy, backlog_rows=backlog,
             backlog_ratio=ratio, batch_s=batch_s, batch_rows=rows, newest_rows_per_s=rate,
+            age_s=exact.time_s - (self._planned_s or 0.0) + self._cycle_s / 2.0,
         )  # fmt: skip
 
     def _report(self, planned_s: float, ended_s: float, rows: float, lag_rows: float) -> None:
         self._arrivals.update(planned_s=planned_s, rows=rows, lag_rows=lag_rows)  # type: ignore[arg-type]
         if self._planned_s is not None and planned_s > self._planned_s:
-            cycle_s = planned_s - self._planned_s
+            cycle_s = self._cycle_s = planned_s - self._planned_s
             self._processed = self._rows / cycle_s
             self._busy = min(1.0, self._batch_s / cycle_s)
         self._planned_s, self._batch_s = planned_s, ended_s - planned_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 from penstock.control.scaling.autoscaler_settings import AutoscalerSettings
@@ -11,11 +12,12 @@ from penstock.control.scaling.batch_length import planned_batch_s
 from penstock.control.scaling.batch_times import BatchTimes
 from penstock.control.scaling.capacity import whole_executors
 from penstock.estimate.forecast import Combined, Level, LinearTrend, Seasonal
+from penstock.estimate.forecast.ramp import Ramp
 from penstock.model.evolve import evolve
 from penstock.model.scaling import ScaleDecision, ScalingSignal, hold, towards
 
-# The thesis looks back ten minutes; what rises within two is seen by a line through fewer.
-_TREND_WINDOWS_S = (600.0, 150.0, 50.0)
+_ALL_BUT = 1.0 - 1e-9
+"""No batch is sure to be in time: a normal distribution has no end."""
 
 
 class Autoscaler(Scaler):
@@ -28,8 +30,10 @@ class Autoscaler(Scaler):
     .. math:: w_1 = \frac{D - o}{c\,\max(T, D)}
 
     rows a second, and :math:`n = \lceil \hat w / w_1 \rceil` executors carry the upper forecast :math:`\hat w` of the
-    time that an executor takes to come and two decisions. Rows that wait beyond what a planned batch leaves waiting are
-    to be worked off within the goal, and count as load. Fewer executors only where they sufficed for ``down_after_s``.
+    time that an executor takes to come and two decisions. A load that has begun to rise is drawn on from when it was
+    seen last, for reports are a batch old (:class:`~penstock.estimate.forecast.ramp.Ramp`). Rows that wait beyond what
+    a planned batch leaves waiting are to be worked off within the goal, and count as load. Fewer executors only where
+    they sufficed for ``down_after_s``.
 
     Demand is what arrives, shed rows included. Reference: chapter 3 of "Supporting elasticity in Flink", whose
     performance model of the queue is not used: see docs/adr/0020-scale-by-batch-time.md.
@@ -46,23 +50,35 @@ class Autoscaler(Scaler):
     >>> sizes[0], sizes[39]
     (4, 4)
     >>> scaler.decide(seen(600.0, 3_900.0)).reason
-    '5419 rows/s expected within 60 s, 6 executors carry 950 rows/s each'
+    '6632 rows/s expected within 60 s, 7 executors carry 950 rows/s each'
     """
 
     name: ClassVar[str] = "proactive"
 
     def __init__(self, settings: AutoscalerSettings | None = None) -> None:
-        self.settings = settings or AutoscalerSettings()
-        trends = [LinearTrend(window_s=window_s) for window_s in _TREND_WINDOWS_S]
+        self.settings = chosen = settings or AutoscalerSettings()
+        ahead_s = self._ahead_s(None)
+        members = [
+            LinearTrend(window_s=ahead_s),
+            Level(half_life_s=chosen.level_s),
+            Seasonal(period_s=chosen.season_s, bin_s=chosen.season_bin_s),
+        ]
         self.forecast = Combined(
-            [*trends, Level(), Seasonal(period_s=self.settings.season_s)],
-            ahead_s=self._ahead_s(None),
-            quantile=self.settings.quantile,
-            memory_s=self.settings.forecast_memory_s,
+            members,
+            ahead_s=ahead_s,
+            quantile=chosen.quantile,
+            memory_s=chosen.forecast_memory_s,
+            half_life_s=chosen.trust_s,
         )
-        self.batch_times = BatchTimes(memory_s=self.settings.memory_s, deviations=self.settings.deviations)
+        self.ramp = Ramp(window_s=ahead_s, deviations=chosen.deviations, half_life_s=chosen.memory_s)
+        self.batch_times = BatchTimes(
+            memory_s=chosen.memory_s,
+            deviations=chosen.deviations,
+            recent_s=chosen.recent_s,
+        )
+        # Batches scatter as loads do, and as many of them are to be in time.
+        self._batch_deviations = NormalDist().inv_cdf(min(chosen.quantile, _ALL_BUT))
         self._targets: deque[tuple[float, int]] = deque()
-        self._foretold: float | None = None
 
     def decide(self, signal: ScalingSignal) -> ScaleDecision:
         """Decide after a sample."""
@@ -81,7 +97,11 @@ class Autoscaler(Scaler):
             return hold(signal, "no batch with rows was measured yet")
         trigger_s = signal.trigger_s or 0.0
         batch_s = planned_batch_s(
-            goal_s, trigger_s, spread=self.batch_times.spread, deviations=self.settings.deviations
+            goal_s,
+            trigger_s,
+            spread=self.batch_times.spread,
+            deviations=self._batch_deviations,
+            stretch=self.settings.stretch,
         )
         each = max(0.0, batch_s - line.overhead_s) / max(line.row_s, 1e-12) / max(trigger_s, batch_s)
         if each <= 0:
@@ -90,14 +110,12 @@ class Autoscaler(Scaler):
                 f"a batch takes {line.overhead_s:.1f} s without any rows, more than the {batch_s:.1f} s that the goal "
                 "leaves: executors do not help, a longer goal does",
             )
-        newest = max(demand, signal.newest_rows_per_s or 0.0)
-        upper = self._expected(newest, ahead_s)
-        # A report tells the mean of a cycle: the first one of a burst is partly from before it, so what surprises
-        # counts twice.
-        surprise = 0.0 if self._foretold is None else max(0.0, newest - self._foretold)
-        self._foretold = upper
-        overdue = self._overdue(signal, newest, max(trigger_s, batch_s) + batch_s)
-        expected = upper + surprise + overdue / goal_s
+        newest = demand if signal.newest_rows_per_s is None else signal.newest_rows_per_s
+        self.ramp.update(signal.time_s - signal.age_s, newest)
+        upper = self.forecast.bound(self.forecast.predict(ahead_s) or 0.0)
+        upper = max(demand, newest, upper, self.ramp.least(ahead_s + signal.age_s))
+        overdue = self._overdue(signal, max(demand, newest), max(trigger_s, batch_s) + batch_s)
+        expected = upper + overdue / goal_s
         target = self._held(signal, max(1, whole_executors(expected / each)))
         return towards(
             signal,
@@ -108,10 +126,6 @@ class Autoscaler(Scaler):
     def _ahead_s(self, start_s: float | None) -> float:
         """As long as executors take to come, and two decisions: one that is just over, and the next."""
         return (self.settings.start_s if start_s is None else start_s) + 2.0 * self.settings.interval_s
-
-    def _expected(self, demand: float, ahead_s: float) -> float:
-        guesses = [self.forecast.predict(share * ahead_s) or 0.0 for share in (0.5, 1.0)]
-        return max(demand, self.forecast.bound(max(guesses)))
 
     @staticmethod
     def _overdue(signal: ScalingSignal, demand: float, usual_s: float) -> float:
@@ -144,14 +158,14 @@ class Autoscaler(Scaler):
         """Forecast, batch times, and what was needed of late."""
         return {
             "forecast": self.forecast.snapshot(),
+            "ramp": self.ramp.snapshot(),
             "batch_times": self.batch_times.snapshot(),
             "targets": tuple(self._targets),
-            "foretold": self._foretold,
         }
 
     def restore(self, snapshot: dict[str, Any]) -> None:
         """Go on from a snapshot."""
         self.forecast.restore(snapshot["forecast"])
+        self.ramp.restore(snapshot["ramp"])
         self.batch_times.restore(snapshot["batch_times"])
         self._targets = deque((time_s, count) for time_s, count in snapshot["targets"])
-        self._foretold = snapshot["foretold"]

@@ -28,12 +28,14 @@ def longest_batch_s(goal_s: float, trigger_s: float) -> float:
     return max(goal_s / 4.0, min(goal_s / 2.0, goal_s - trigger_s))
 
 
-def planned_batch_s(goal_s: float, trigger_s: float, *, spread: float, deviations: float) -> float:
+def planned_batch_s(
+    goal_s: float, trigger_s: float, *, spread: float, deviations: float, stretch: float = 0.5
+) -> float:
     r"""The batch that sizes are planned for: half-way from one that just keeps up to the longest.
 
     A batch that takes as long as the trigger just keeps up. Longer ones need fewer executors and leave less time when
-    the load is higher than foretold. And the longest must hold for a batch that takes longer than planned by
-    ``deviations`` of its own scatter.
+    the load is higher than foretold: ``stretch`` is the part of the way. And the longest must hold for a batch that
+    takes longer than planned by ``deviations`` of its own scatter.
 
     Examples
     --------
@@ -43,7 +45,8 @@ def planned_batch_s(goal_s: float, trigger_s: float, *, spread: float, deviation
     4.62
     """
     longest_s = longest_batch_s(goal_s, trigger_s)
-    return min((min(trigger_s, longest_s) + longest_s) / 2.0, longest_s / (1.0 + deviations * spread))
+    full_s = min(trigger_s, longest_s)
+    return min(full_s + stretch * (longest_s - full_s), longest_s / (1.0 + deviations * spread))
 
 
 def backlog_limit(goal_s: float, trigger_s: float) -> float:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from penstock.model.scaling import ScalingSignal
 
 _TO_REFER_TO = 20
+"""Samples of a reference: as many as the detectors were scored with."""
 _REMEMBERED = 2_000
+"""Residuals that a restart goes through again: far more than a detector looks back."""
+_NOT_LEARNED = frozenset({"_line", "_detector"})
 
 
 def change_detector() -> ChangeDetector:
@@ -33,12 +36,12 @@ class BatchTimes:
     samples from before the change are dropped, and what is left is the new reference.
 
     A sample is settled when the executors were the same while its batches ran: since a sample and two cycles. Where
-    nothing settles for ten times as long, mean executors are taken instead: what is not quite right unlearns what is
-    all wrong.
+    nothing settles for as many samples as a reference has, mean executors are taken instead: what is not quite right
+    unlearns what is all wrong.
     """
 
-    def __init__(self, *, memory_s: float, deviations: float) -> None:
-        self._line = PerformanceLine(half_life_s=memory_s, deviations=deviations)
+    def __init__(self, *, memory_s: float, deviations: float, recent_s: float = 30.0) -> None:
+        self._line = PerformanceLine(half_life_s=memory_s, recent_s=recent_s, deviations=deviations)
         self._detector = change_detector()
         self._reference: tuple[Line, float] | None = None
         self._sizes: deque[tuple[float, int]] = deque()
@@ -88,7 +91,8 @@ class BatchTimes:
             return None
         if min(counts) == max(counts):
             return float(counts[0])
-        is_overdue = self._learned_s is not None and signal.time_s - self._learned_s > 10.0 * window_s
+        waits_s = _TO_REFER_TO * (signal.time_s - last_s)
+        is_overdue = self._learned_s is not None and signal.time_s - self._learned_s > waits_s
         return sum(counts) / len(counts) if is_overdue else None
 
     def _watch(self, signal: ScalingSignal, rows: float, batch_s: float) -> str | None:
@@ -136,7 +140,7 @@ class BatchTimes:
 
     def snapshot(self) -> dict[str, Any]:
         """Samples, reference and detectors."""
-        state = {name: value for name, value in self.__dict__.items() if name not in {"_line", "_detector"}}
+        state = {name: value for name, value in self.__dict__.items() if name not in _NOT_LEARNED}
         state |= {"_sizes": tuple(self._sizes), "_seen": tuple(self._seen), "_residuals": tuple(self._residuals)}
         return state | {"line": self._line.snapshot(), "detector": self._detector.snapshot()}
 

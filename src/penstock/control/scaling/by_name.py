@@ -82,7 +82,6 @@ def make_scaler(policy: str, setup: ScalerSetup) -> Scaler:
     makers: dict[str, Callable[[], Scaler]] = {
         "proactive": lambda: Autoscaler(
             AutoscalerSettings(
-                max_executors=setup.bounds.max_executors,
                 interval_s=interval_s,
                 start_s=setup.start_s,
                 down_after_s=setup.down_after_s,

@@ -12,10 +12,11 @@ from penstock.model.scaling import ScaleDecision, ScalingSignal, hold, towards
 
 @dataclass(frozen=True, slots=True)
 class AllocationState:
-    """Executors to add next, and since when executors are idle; None while they are not."""
+    """Executors to add next, since when executors are idle (None while they are not), and what was asked for last."""
 
     adding: int = 1
     idle_since_s: float | None = None
+    asked: int = 0
 
 
 class DynamicAllocation(Scaler):
@@ -55,9 +56,11 @@ class DynamicAllocation(Scaler):
         state, now_s = self._state, signal.time_s
         if signal.batch_s > self.backlog_s and signal.busy_share > 0:
             useful = signal.useful_executors
-            target = signal.requested + state.adding
+            # Where fewer came than were asked for, the cluster is at its bounds, and Spark begins with one again.
+            adding = state.adding if signal.requested >= state.asked else 1
+            target = signal.requested + adding
             target = target if useful is None else max(signal.requested, min(target, whole_executors(useful)))
-            self._state = AllocationState(2 * state.adding)
+            self._state = AllocationState(2 * adding, asked=target)
             return towards(signal, target, f"tasks wait for {signal.batch_s:.1f} s")
         if signal.busy_share > 0:
             self._state = AllocationState()

@@ -11,7 +11,7 @@ from penstock.estimate.forecast.base import Forecaster
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_EMPTY_RATIO = 0.05
+_LEAST = 1e-12
 
 
 class Combined(Forecaster):
@@ -24,7 +24,8 @@ class Combined(Forecaster):
     :meth:`upper` is the forecast plus the ``quantile`` of its own errors of the last ``memory_s``: half of all
     loads are above their mean forecast, so the mean must not decide how many executors there are to be. Errors count
     relative to the forecast or as they are, whichever is less: relative ones of a load that begins at nothing are
-    beyond measure, and absolute ones of a peak are too much for the night.
+    beyond measure, and absolute ones of a peak are too much for the night. For the weights they are relative to the
+    larger of value and forecast, so that none counts for more than one.
 
     Examples
     --------
@@ -61,7 +62,6 @@ class Combined(Forecaster):
         self._judged_s: float | None = None
         self._relative: list[float] = []
         self._absolute: list[float] = []
-        self._highest = 0.0
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -70,7 +70,6 @@ class Combined(Forecaster):
 
     def update(self, time_s: float, value: float) -> None:
         """Hold what was foretold against the value, then learn it."""
-        self._highest = max(value, self._highest * 0.9999)
         while self._open and self._open[0][0] <= time_s:
             due_s, mixed, own = self._open.popleft()
             # After a gap in the samples this value is not the one that was foretold.
@@ -99,18 +98,17 @@ class Combined(Forecaster):
             return mean
         # A quantile between two of the errors is the higher one: with few of them, the largest.
         place = min(count - 1, int(self.quantile * (count + 1)))
-        relative = self._relative[place] * max(mean, _EMPTY_RATIO * self._highest)
-        return mean + max(0.0, min(relative, self._absolute[place]))
+        return mean + max(0.0, min(self._relative[place] * mean, self._absolute[place]))
 
     def snapshot(self) -> tuple[Any, ...]:
         """Members, errors, and what was foretold and not seen yet."""
         members = tuple(member.snapshot() for member in self.members)
-        past = (tuple(self._open), tuple(self._past), self._judged_s, self._highest)
+        past = (tuple(self._open), tuple(self._past), self._judged_s)
         return (members, tuple(self._errors), tuple(self._counts), tuple(self._weights), *past)
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Go on from a snapshot."""
-        members, errors, counts, weights, waiting, past, self._judged_s, self._highest = snapshot
+        members, errors, counts, weights, waiting, past, self._judged_s = snapshot
         for member, state in zip(self.members, members, strict=True):
             member.restore(state)
         self._errors, self._counts, self._weights = list(errors), list(counts), list(weights)
@@ -121,14 +119,13 @@ class Combined(Forecaster):
     def _judge(self, time_s: float, value: float, mixed: float, guesses: tuple[float | None, ...]) -> None:
         elapsed_s = 0.0 if self._judged_s is None else time_s - self._judged_s
         fading, self._judged_s = 0.5 ** (elapsed_s / self.half_life_s), time_s
-        scale = max(value, _EMPTY_RATIO * self._highest, 1e-12)
         for place, guess in enumerate(guesses):
             if guess is not None:
-                error = (value - guess) / scale
+                error = (value - guess) / max(value, guess, _LEAST)
                 self._errors[place] = fading * self._errors[place] + error * error
                 self._counts[place] = fading * self._counts[place] + 1.0
         absolute = value - mixed
-        relative = absolute / max(mixed, _EMPTY_RATIO * self._highest, 1e-12)
+        relative = absolute / max(mixed, _LEAST)
         self._past.append((time_s, relative, absolute))
         insort(self._relative, relative)
         insort(self._absolute, absolute)

@@ -7,16 +7,17 @@ from typing import ClassVar
 
 from penstock.estimate.forecast.base import Forecaster
 
-_SMALLEST_SHARE = 0.02
+_NEW_PART = 0.5
 
 
 class Seasonal(Forecaster):
     r"""The profile of a period, scaled to the level of the moment.
 
-    .. math:: \hat w(t + h) = l_t \cdot \frac{s(t + h)}{s(t)}
+    .. math:: \hat w(t + h) = \min\Big(l_t \cdot \frac{s(t + h)}{s(t)},\ l_t + s(t + h) - s(t)\Big)
 
-    with :math:`s` the mean load of each part of the period, newer periods counting for more, and straight lines between
-    the middles of the parts. :math:`l_t` is the last value. Nothing is said before one whole period was seen.
+    with :math:`s` the mean load of each part of the period, each period counting for half of the one after it, and
+    straight lines between the middles of the parts. :math:`l_t` is the last value. The smaller of ratio and difference
+    is taken, because near zero a ratio can be anything. Nothing is said before one whole period was seen.
 
     Examples
     --------
@@ -26,22 +27,20 @@ class Seasonal(Forecaster):
     ...         daily.update(400.0 * day + 100.0 * part + 50.0, value)
     >>> daily.update(850.0, 110.0)
     >>> daily.predict(100.0)
-    330.0
+    310.0
     """
 
     name: ClassVar[str] = "seasonal"
 
-    def __init__(self, *, period_s: float = 86_400.0, bin_s: float = 300.0, weight: float = 0.4) -> None:
+    def __init__(self, *, period_s: float = 86_400.0, bin_s: float = 300.0) -> None:
         self.period_s = period_s
         self.bin_s = bin_s
-        self.weight = weight
         count = max(1, round(period_s / bin_s))
         self._bins: list[float | None] = [None] * count
         self._current = (-1, 0.0, 0)
         self._known = 0
         self._last = (0.0, 0.0)
         self._began_s: float | None = None
-        self._highest = 0.0
 
     def update(self, time_s: float, value: float) -> None:
         """Learn a value; a part of the period counts when it is over."""
@@ -54,25 +53,23 @@ class Seasonal(Forecaster):
             at, total, count = place, 0.0, 0
         self._current = (at, total + value, count + 1)
         self._last = (time_s, value)
-        self._highest = max(value, self._highest * 0.9999)
 
     def predict(self, ahead_s: float) -> float | None:
         """Follow the profile from the last value on."""
         time_s, value = self._last
         if self._began_s is None or time_s - self._began_s < self.period_s or self._known < len(self._bins):
             return None
-        smallest = _SMALLEST_SHARE * self._highest
         here, there = self._profile(time_s), self._profile(time_s + ahead_s)
-        # Near zero a ratio says nothing; there the difference counts.
-        return value * there / here if here > smallest else max(0.0, value + there - here)
+        moved = value + there - here
+        return max(0.0, moved if here <= 0.0 else min(moved, value * there / here))
 
     def snapshot(self) -> tuple[object, ...]:
         """Profile, the part under way, and the last value."""
-        return (tuple(self._bins), self._current, self._known, self._last, self._began_s, self._highest)
+        return (tuple(self._bins), self._current, self._known, self._last, self._began_s)
 
     def restore(self, snapshot: tuple[object, ...]) -> None:
         """Go on from a snapshot."""
-        bins, self._current, self._known, self._last, self._began_s, self._highest = snapshot  # type: ignore[assignment]
+        bins, self._current, self._known, self._last, self._began_s = snapshot  # type: ignore[assignment]
         self._bins = list(bins)  # type: ignore[call-overload]
 
     def _close(self) -> None:
@@ -82,7 +79,7 @@ class Seasonal(Forecaster):
         place, mean = at % len(self._bins), total / count
         old = self._bins[place]
         self._known += old is None
-        self._bins[place] = mean if old is None else old + self.weight * (mean - old)
+        self._bins[place] = mean if old is None else old + _NEW_PART * (mean - old)
 
     def _profile(self, time_s: float) -> float:
         at = time_s / self.bin_s - 0.5
