@@ -46,8 +46,8 @@ print(json.dumps({"mode": mode, "per_step_s": per_step_s, "memory_mb": process.m
 _TRAIN = """
 import json, time
 import numpy as np
-from penstock.estimate.performance import fit_performance
-from penstock.estimate.stability import check_stability
+from penstock.research.thesis_performance import fit_performance
+from penstock.research.thesis_stability import check_stability
 
 generator = np.random.default_rng(3)
 count = 5 * 3600 // 15

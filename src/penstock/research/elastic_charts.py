@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from penstock.estimate.performance import PerformanceModel
     from penstock.research.elastic import ElasticRun, Exploration
+    from penstock.research.thesis_performance import PerformanceModel
 
 
 def draw_performance(run: ElasticRun, path: Path, *, title: str, limit: float) -> Path:

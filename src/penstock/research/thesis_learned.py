@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.research.thesis_settings import ScalingMode
 
 if TYPE_CHECKING:
-    from penstock.estimate.performance import PerformanceModel
-    from penstock.estimate.stability import Stability
+    from penstock.research.thesis_performance import PerformanceModel
+    from penstock.research.thesis_stability import Stability
 
 NEAR_FRONTIER = 0.95
 _RATE_WEIGHT = 0.2

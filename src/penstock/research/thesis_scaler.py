@@ -10,19 +10,19 @@ from penstock.control.scaling.base import Scaler
 from penstock.control.scaling.reactive import Reactive, ReactiveState
 from penstock.estimate.change import Adwin, AnyOf, ChangeDetector, PageHinkley
 from penstock.estimate.forecast import Combined, Level, LinearTrend, Seasonal
-from penstock.estimate.performance import fit_performance
-from penstock.estimate.stability import check_stability
 from penstock.model.scaling import ScaleDecision, ScalingSignal, hold, towards
 from penstock.research.thesis_learned import NEAR_FRONTIER, Learned
+from penstock.research.thesis_performance import fit_performance
 from penstock.research.thesis_policy import ProactivePolicy, demand_with_backlog, smallest_size
 from penstock.research.thesis_samples import Samples
 from penstock.research.thesis_settings import ScalingMode, ThesisSettings
+from penstock.research.thesis_stability import check_stability
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.estimate.performance import PerformanceModel
-    from penstock.estimate.stability import Stability
+    from penstock.research.thesis_performance import PerformanceModel
+    from penstock.research.thesis_stability import Stability
 
 _LEAST_BUSY = 0.15
 _BEYOND_FRONTIER = 1.08

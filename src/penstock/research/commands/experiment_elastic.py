@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 
 _WORLD_CUP = "rates/wc98_day73_semifinal_0707.rate.csv"
 _DEFAULT_TRACES = "../shared/traces"
+_MODEL_HOURS = 24.0
+"""Of each load: enough for the model to be trained, and a day."""
 
 
 def elastic(
     changes: Annotated[bool, typer.Option("--changes", help="Score change detectors on labelled series.")] = False,
     gains: Annotated[bool, typer.Option("--gains", help="Search the gains of the hysteresis by simulation.")] = False,
     load: Annotated[bool, typer.Option("--load", help="Measure what the autoscaler itself costs.")] = False,
+    model: Annotated[
+        bool, typer.Option("--model", help="Replay recorded loads with and without the performance model.")
+    ] = False,
     traces: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Folder with rates, tcpd and nab; default: PENSTOCK_TRACES."),
@@ -37,13 +42,14 @@ def elastic(
 ) -> None:
     """Repeat the experiments of the thesis on elasticity: exploration, optimal control, World Cup load, own cost.
 
-    Without an option all four run; --changes, --gains and --load run that part alone. The World Cup load is a recorded
-    semi-final where the folder of traces has it, and a drawn stand-in elsewhere.
+    Without an option all four run; --changes, --gains, --load and --model run that part alone. The World Cup load is a
+    recorded semi-final where the folder of traces has it, and a drawn stand-in elsewhere.
 
     For example:
       penstock experiment elastic --out artifacts/elastic
       penstock experiment elastic --changes --traces traces --json
       penstock experiment elastic --gains
+      penstock experiment elastic --model --traces traces
     """
     require("research", "penstock experiment")
     folder = traces or Path(os.environ.get("PENSTOCK_TRACES", _DEFAULT_TRACES))
@@ -53,6 +59,8 @@ def elastic(
         _show("changes", {"rows": score_changes(folder, say=_say)}, as_json=as_json)
     elif gains:
         _show("gains", {"rows": _gains(seed)}, as_json=as_json)
+    elif model:
+        _show("model", {"rows": _model(folder, seed)}, as_json=as_json)
     elif load:
         _show("load", {"rows": _cost()}, as_json=as_json)
     else:
@@ -137,6 +145,20 @@ def _gains(seed: int) -> list[Row]:
         }
         for one in found
     ]
+
+
+def _model(folder: Path, seed: int) -> list[Row]:
+    from penstock.research.model_worth import model_worth  # noqa: PLC0415 - help must not wait for numpy
+    from penstock.sim.calibration import Calibration  # noqa: PLC0415 - compiles on first use
+    from penstock.sim.rate_traces import find_traces, trace_rates  # noqa: PLC0415 - as above
+    from penstock.sim.replay import ReplaySettings  # noqa: PLC0415 - as above
+    from penstock.spark.trace import read_trace_text  # noqa: PLC0415 - as above
+
+    loads = [
+        trace_rates(path.name.split(".")[0], read_trace_text(str(path)), gaps="hold", hours=_MODEL_HOURS)
+        for path in find_traces([folder / "rates"])
+    ]
+    return model_worth(loads, Calibration(), ReplaySettings(seed=seed), progress=_say)
 
 
 def _cost() -> list[Row]:

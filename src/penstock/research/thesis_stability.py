@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.estimate.performance import PerformanceModel, bootstrap_deviation
+from penstock.research.thesis_performance import PerformanceModel, bootstrap_deviation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from penstock.estimate.performance import bootstrap_deviation, fit_performance
-from penstock.estimate.stability import check_stability
+from penstock.research.thesis_performance import bootstrap_deviation, fit_performance
+from penstock.research.thesis_stability import check_stability
 
 
 def _data(count: int = 1_200, *, seed: int = 0, noise: float = 0.005) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
