@@ -19,6 +19,7 @@ from penstock.apps.ages import aged
 from penstock.apps.run import figures_of
 from penstock.apps.streams import KafkaStream
 from penstock.apps.waiting import raise_failure
+from penstock.bench.elastic_moves import TimedBatch
 from penstock.bench.elastic_result import ElasticResult, Look
 from penstock.bench.waiting_work import wait_for_each_row
 from penstock.cluster import standalone
@@ -38,6 +39,7 @@ from penstock.model.rows import PlainContent
 from penstock.process.ports import free_port
 from penstock.spark import internals
 from penstock.spark.attach import attach
+from penstock.spark.collector import parse_timestamp_s
 from penstock.store import MemoryStore, SqliteStore
 
 if TYPE_CHECKING:
@@ -242,7 +244,15 @@ class _Run:
             actions=tuple(store.actions()),
             looks=tuple(look for look in looks if look.time_s >= began_s),
             stateful=self.setting.stateful,
+            batches=tuple(_timed(report, looks) for report in reports),
         )
+
+
+def _timed(report: Any, looks: list[Look]) -> TimedBatch:  # noqa: ANN401 - a progress report of Spark
+    """A batch with the executors that served when it was planned."""
+    started_s = parse_timestamp_s(report.timestamp)
+    executors = next((look.executors for look in reversed(looks) if look.time_s <= started_s), 0)
+    return TimedBatch(started_s, report.batchDuration / 1000.0, report.numInputRows, executors)
 
 
 def _is_settled(pen: Penstock) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.bench.elastic_moves import Move, TimedBatch, moves
 from penstock.model import APPLICATION, ActionKind
 
 if TYPE_CHECKING:
@@ -90,6 +91,12 @@ class ElasticResult:
     actions: tuple[RecordedAction, ...]
     looks: tuple[Look, ...]
     stateful: bool = False
+    batches: tuple[TimedBatch, ...] = ()
+
+    @property
+    def moves(self) -> list[Move]:
+        """What each change of size cost the first batch after it."""
+        return moves(self.batches)
 
     @property
     def spreads(self) -> list[Spread]:
@@ -209,6 +216,15 @@ class ElasticResult:
                     "fair_share": round(spread.fair_share, 3),
                 }
                 for spread in self.spreads
+            ],
+            "moves": [
+                {
+                    "after_s": round(move.started_s - self.began_s, 1),
+                    "from": move.previous,
+                    "to": move.executors,
+                    "extra_s": round(move.extra_s, 2),
+                }
+                for move in self.moves
             ],
             "is_met": self.is_met,
             "run_ids": list(self.run_ids),

@@ -44,6 +44,11 @@ def print_elastic(result: ElasticResult) -> None:
             f"second {spread.after_s:.0f}: {spread.new_executors} new, {spread.new_tasks} of {spread.tasks} tasks "
             f"in 30 s ({spread.share:.0%}, even is {spread.fair_share:.0%})"
         )
+    for move in result.moves:
+        typer.echo(
+            f"second {move.started_s - result.began_s:.0f}: the first batch on {move.executors} instead of "
+            f"{move.previous} executors took {move.extra_s:+.1f} s beyond its rows"
+        )
     for fault in result.faults:
         typer.echo(f"fault: {fault}")
     typer.echo("met" if result.is_met else "missed")

@@ -93,7 +93,7 @@ def command(
     policies = _policies(policy)
     if out is not None:
         require("charts", "--out")  # now, not after the last trace
-    engine = _engine(calibration, goal_latency, trigger, price)
+    engine = engine_of(calibration, goal_latency, trigger, price)
     if as_recorded and (calibration is None or minimum_accuracy is not None):
         raise typer.BadParameter(
             "--as-recorded replays scaling alone, without --minimum-accuracy, and needs --calibration: what an "
@@ -109,7 +109,7 @@ def command(
         as_recorded=as_recorded,
         rows_for_each=keda_rows,
     )
-    loads = [_read(path, gaps=gaps, hours=hours) for path in find_traces(trace)]
+    loads = [read_load(path, gaps=gaps, hours=hours) for path in find_traces(trace)]
     if minimum_accuracy is not None:
         online = _online(policy)
         joint = [JointJob(load, engine, settings, minimum_accuracy, online) for load in loads]
@@ -142,7 +142,7 @@ def command(
         typer.echo(f"chart: {chart}")
 
 
-def _engine(
+def engine_of(
     calibration: Path | None, goal_latency: str | None, trigger: str | None, price: float | None
 ) -> Calibration:
     """The engine of the calibration file, with what was given apart."""
@@ -202,7 +202,8 @@ def _show_jointly(
         _show(by_way(rows), None)
 
 
-def _read(path: Path, *, gaps: str, hours: float) -> RateTrace:
+def read_load(path: Path, *, gaps: str, hours: float) -> RateTrace:
+    """A recorded load by the name of its file; what is wrong with it is told with the file."""
     from penstock.errors import InvalidProfileError  # noqa: PLC0415 - help must not wait for numpy
     from penstock.sim.rate_traces import trace_rates  # noqa: PLC0415 - as above
     from penstock.spark.trace import read_trace_text  # noqa: PLC0415 - as above
