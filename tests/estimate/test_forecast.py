@@ -95,3 +95,10 @@ def test_upper_bound_covers_its_share(quantile: float) -> None:
             covered.append(value <= bounds[step - 4])
         bounds[step] = forecast.upper(60.0)
     assert np.mean(covered[500:]) == pytest.approx(quantile, abs=0.02)
+
+
+def test_a_profile_of_other_parts_is_refused() -> None:
+    """What was learned with other parts would be read at other times of the day."""
+    other = Seasonal(period_s=1_200.0, bin_s=60.0)
+    with pytest.raises(ValueError, match="20 parts is not one of 10"):
+        Seasonal(period_s=1_200.0, bin_s=120.0).restore(other.snapshot())

@@ -122,6 +122,7 @@ class ElasticSetting:
             "scaling.interval_s": self.interval_s,
             "scaling.start_s": self.start_s,
             "scaling.down_every_s": self.down_every_s,
+            "scaling.down_after_s": self.down_every_s,
         }
 
 

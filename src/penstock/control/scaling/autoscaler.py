@@ -61,7 +61,7 @@ class Autoscaler(Scaler):
         members = [
             LinearTrend(window_s=ahead_s),
             Level(half_life_s=chosen.level_s),
-            Seasonal(period_s=chosen.season_s, bin_s=chosen.season_bin_s),
+            Seasonal(period_s=chosen.season_s, bin_s=ahead_s),
         ]
         self.forecast = Combined(
             members,

@@ -10,7 +10,8 @@ class AutoscalerSettings:
     """Everything that is chosen about the proactive scaler.
 
     ``penstock bench sensitivity`` says what each of them moves. What does not stand here follows from these, from the
-    goal or from the trigger: trend and ramp are drawn through as much of the past as they reach ahead.
+    goal or from the trigger: trend and ramp are drawn through as much of the past as they reach ahead, and parts of the
+    season are as long as that.
 
     Parameters
     ----------
@@ -26,8 +27,8 @@ class AutoscalerSettings:
         Time in which the error of a forecaster fades by half for its weight.
     level_s
         Time in which the level fades by half.
-    season_s, season_bin_s
-        Period of the seasonal forecast, and of its parts.
+    season_s
+        Period of the seasonal forecast.
     deviations
         Standard deviations that estimates are trusted to, on the side that needs more executors: 1.64 is 95 %.
     stretch
@@ -47,7 +48,6 @@ class AutoscalerSettings:
     trust_s: float = 300.0
     level_s: float = 30.0
     season_s: float = 86_400.0
-    season_bin_s: float = 300.0
     deviations: float = 1.64
     stretch: float = 0.5
     memory_s: float = 1_800.0

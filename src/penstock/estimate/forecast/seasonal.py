@@ -70,7 +70,10 @@ class Seasonal(Forecaster):
     def restore(self, snapshot: tuple[object, ...]) -> None:
         """Go on from a snapshot."""
         bins, self._current, self._known, self._last, self._began_s = snapshot  # type: ignore[assignment]
-        self._bins = list(bins)  # type: ignore[call-overload]
+        kept = list(bins)  # type: ignore[call-overload]
+        if len(kept) != len(self._bins):
+            raise ValueError(f"a profile of {len(kept)} parts is not one of {len(self._bins)}: it is learned anew")
+        self._bins = kept
 
     def _close(self) -> None:
         at, total, count = self._current
