@@ -18,7 +18,7 @@ def _line(rows: np.ndarray, seed: int, *, scatter: float = 0.03) -> PerformanceL
 
 @pytest.mark.parametrize("count", [3, 10, 12, 40])
 def test_batches_that_are_alike_do_not_become_overhead(count: int) -> None:
-    """Rows that differ by four in a thousand tell nothing of overhead: in none of 200 starts is it more than a third."""
+    """Rows that differ by four in a thousand tell nothing of overhead: of 200 starts, none takes a third for it."""
     worst = 0.0
     for seed in range(200):
         rows = np.random.default_rng(1_000 + seed).normal(4_180.0, 17.0, count)
