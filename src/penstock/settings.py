@@ -209,6 +209,55 @@ class GraphSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """How queries of several applications share several engines."""
+
+    every_s: float = _option(
+        5.0, "How often engines, accuracies and moves are planned anew when nothing happens in between.",
+        unit="s", low=0.1, high=3600,
+    )  # fmt: skip
+    drain_s: float = _option(
+        10.0, "Time within which a backlog is to be gone; it counts as demand spread over it.",
+        unit="s", low=0.1, high=3600,
+    )  # fmt: skip
+    utilisation: float = _option(
+        0.9, "Part of an engine's cores that is given out; the rest keeps waiting times short.",
+        unit="ratio", low=0.1, high=1,
+    )  # fmt: skip
+    share_by: str = _option(
+        "accuracy", "What queries of equal priority get alike: the same part of what lies between minimum and full "
+        "accuracy ('accuracy'), or the same CPU ('cpu').",
+        choices=("accuracy", "cpu"),
+    )  # fmt: skip
+    dead_band: float = _option(
+        0.02, "A keep ratio that differs by less than this from the one in force is not sent.",
+        unit="ratio", low=0, high=0.5,
+    )  # fmt: skip
+    memory_s: float = _option(
+        20.0, "Time in which what was measured of costs and rates fades by half.", unit="s", low=0.1, high=86_400
+    )
+    warm_up_s: float = _option(
+        60.0, "Longest time after a start or a move in which the neighbours run at their minimum accuracy.",
+        unit="s", low=0, high=3600,
+    )  # fmt: skip
+    downtime_s: float = _option(
+        10.0, "Time that a move is expected to keep a query from running, until moves are measured.",
+        unit="s", low=0, high=3600,
+    )  # fmt: skip
+    payback_s: float = _option(
+        300.0, "Time within which a move must bring more than it costs.", unit="s", low=0, high=86_400
+    )
+    move_after_s: float = _option(
+        15.0, "How long an engine must have been short of CPU before a query moves away from it.",
+        unit="s", low=0, high=3600,
+    )  # fmt: skip
+    stay_s: float = _option(
+        300.0, "How long a query that moved does not go back to the engine that it left.",
+        unit="s", low=0, high=86_400,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All sections."""
 
@@ -220,6 +269,7 @@ class Settings:
     directives: DirectiveSettings = field(default_factory=DirectiveSettings)
     repay: RepaySettings = field(default_factory=RepaySettings)
     graph: GraphSettings = field(default_factory=GraphSettings)
+    fleet: FleetSettings = field(default_factory=FleetSettings)
 
     def __post_init__(self) -> None:
         for key, option, value in self.options():

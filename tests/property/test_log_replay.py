@@ -67,6 +67,7 @@ OF_TYPE: dict[str, st.SearchStrategy[object]] = {
     "float": finite,
     "float | None": st.none() | finite,
     "LimitUnit": st.sampled_from(LimitUnit),
+    "tuple[str, ...]": st.lists(st.text(max_size=8), max_size=3).map(tuple),
     "Mapping[str, float]": st.dictionaries(st.text(max_size=8), finite, max_size=3),
 }
 decisions = st.sampled_from(DECISIONS).flatmap(

@@ -8,56 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from penstock.model.action import APPLICATION, Action, ActionKind
+from penstock.model.action import Action, ActionKind
+from penstock.model.decision_base import Decision
+from penstock.model.fleet import FLEET_DECISIONS, StreamKeepRatio
 from penstock.model.query import LimitUnit
-
-if TYPE_CHECKING:
-    from penstock.model.query import QueryName
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """One decision about one query, or about the whole application where ``query`` is empty.
-
-    Parameters
-    ----------
-    query
-        The query that it is about; :data:`~penstock.model.action.APPLICATION` for the application.
-    cause
-        What it answers to: ``"batch 12"``, ``"start"``, ``"tick"``.
-    reason
-        One sentence for a person, with the figures that decided.
-    expected
-        What it should bring about, to be compared with what happens.
-    """
-
-    kind: ClassVar[ActionKind]
-    query: QueryName = APPLICATION
-    cause: str
-    reason: str
-    expected: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def target(self) -> str:
-        """What is acted on inside the query, for people."""
-        return ""
-
-    @property
-    def value(self) -> float | None:
-        """The new setting, for people and charts."""
-        return None
-
-    @property
-    def previous(self) -> float | None:
-        """The setting that it replaces."""
-        return None
-
-    @property
-    def unit(self) -> str:
-        """Of the settings."""
-        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,7 +237,7 @@ class Fault(Decision):
 
 DECISIONS: tuple[type[Decision], ...] = (
     ReadLimit, KeepRatio, Executors, ExecutorsDone, GraphPlan, Govern, Release, Infeasible, Hold, Unmanaged,
-    PlanFinding, ActuatorOff, Fault,
+    PlanFinding, ActuatorOff, Fault, *FLEET_DECISIONS,
 )  # fmt: skip
 _BY_KIND = {kind.kind: kind for kind in DECISIONS}
 _COMMON = frozenset(each.name for each in fields(Decision))
@@ -323,10 +279,14 @@ def from_action(action: Action) -> Decision:
     details: dict[str, Any] = dict(action.details)
     if kind is ReadLimit:
         details["limit_unit"] = LimitUnit(details["limit_unit"])
+    if kind is StreamKeepRatio:
+        details["producers"] = tuple(details["producers"])  # JSON knows no tuples
     return kind(query=action.query, cause=action.cause, reason=action.reason, expected=dict(action.expected), **details)
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401 - whatever JSON can hold
     if isinstance(value, LimitUnit):
         return value.value
+    if isinstance(value, tuple):
+        return list(value)
     return dict(value) if isinstance(value, Mapping) else value

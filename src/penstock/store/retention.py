@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from penstock.settings import StoreSettings
     from penstock.store.base import Store
 
-PER_BATCH_KINDS = (ActionKind.READ_LIMIT, ActionKind.KEEP_RATIO)
-"""Decisions that may come with every batch; all others are rare, and stay."""
+PER_BATCH_KINDS = (ActionKind.READ_LIMIT, ActionKind.KEEP_RATIO, ActionKind.STREAM_KEEP)
+"""Decisions that may come with every batch or report; all others are rare, and stay."""
 
 _DAY_S = 86_400.0
 
