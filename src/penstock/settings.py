@@ -216,6 +216,11 @@ class FleetSettings:
         5.0, "How often engines, accuracies and moves are planned anew when nothing happens in between.",
         unit="s", low=0.1, high=3600,
     )  # fmt: skip
+    react_s: float = _option(1.0, "Least time between two plans, however much happens.", unit="s", low=0, high=3600)
+    waiting_s: float = _option(
+        0.5, "Seconds of input that may wait for a query's next batch without counting as a backlog.",
+        unit="s", low=0, high=600,
+    )  # fmt: skip
     drain_s: float = _option(
         10.0, "Time within which a backlog is to be gone; it counts as demand spread over it.",
         unit="s", low=0.1, high=3600,
@@ -234,7 +239,10 @@ class FleetSettings:
         unit="ratio", low=0, high=0.5,
     )  # fmt: skip
     memory_s: float = _option(
-        20.0, "Time in which what was measured of costs and rates fades by half.", unit="s", low=0.1, high=86_400
+        20.0, "Time in which what was measured of costs fades by half.", unit="s", low=0.1, high=86_400
+    )
+    rate_memory_s: float = _option(
+        3.0, "Time in which what was measured of rates fades by half.", unit="s", low=0.1, high=86_400
     )
     warm_up_s: float = _option(
         60.0, "Longest time after a start or a move in which the neighbours run at their minimum accuracy.",

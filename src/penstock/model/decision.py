@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from penstock.model.action import Action, ActionKind
-from penstock.model.decision_base import Decision
+from penstock.model.decision_base import Decision as Decision  # noqa: PLC0414 - mypy wants a name that others import said twice
 from penstock.model.fleet import FLEET_DECISIONS, StreamKeepRatio
 from penstock.model.query import LimitUnit
 

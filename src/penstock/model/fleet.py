@@ -94,9 +94,7 @@ class FleetQuery:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise InvalidGraphError(
-                "a query of a fleet has no name; name each, it is known by it wherever it runs"
-            )
+            raise InvalidGraphError("a query of a fleet has no name; name each, it is known by it wherever it runs")
 
     @property
     def task_name(self) -> str:
@@ -328,7 +326,7 @@ class AccuracyBounds(Decision):
     """Between which accuracies a query's own engine may choose from now on.
 
     While a query warms up, all on its engine are held to their minimum accuracy: ``low`` and ``high`` are equal, and
-    ``until_s`` is when the warm-up ends at the latest. Otherwise ``high`` is what the fleet's plan leaves to it.
+    ``until_s`` is when the warm-up ends at the latest. When it is over, ``high`` is one again and ``until_s`` None.
     """
 
     kind: ClassVar[ActionKind] = ActionKind.ACCURACY_BOUNDS
