@@ -1,0 +1,114 @@
+"""What a fleet's logic remembers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.control.fleet.cpu import by_engine
+from penstock.control.fleet.engines import EngineBook
+from penstock.control.fleet.needs import FleetGraph, graph_of
+from penstock.control.fleet.scheduler import UNKNOWN_CORES
+from penstock.control.fleet.table import QueryTable
+
+if TYPE_CHECKING:
+    from penstock.control.fleet.ledger import MoveLedger
+    from penstock.control.fleet.shape import Floats, Indices
+    from penstock.model.fleet import FleetQuery
+    from penstock.settings import FleetSettings
+
+
+@dataclass(slots=True)
+class FleetState:
+    """Queries, engines, measurements and moves; the graph of the queries as it was last built."""
+
+    settings: FleetSettings
+    moves: MoveLedger
+    queries: dict[str, FleetQuery] = field(default_factory=dict)
+    engines: EngineBook = field(default_factory=EngineBook)
+    table: QueryTable = field(default_factory=QueryTable)
+    sent: dict[tuple[str, str], float] = field(default_factory=dict)
+    _graph: FleetGraph | None = None
+    _sent_ratios: Floats | None = None
+
+    # ---- the graph -----------------------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> FleetGraph:
+        """Graph and goals; built anew when queries or goals have changed."""
+        if self._graph is None:
+            self._graph = graph_of([self.queries[name] for name in self.table.names], self.settings)
+        return self._graph
+
+    def forget_graph(self) -> None:
+        """Queries or goals have changed."""
+        self.sent = self.sent_ratios_by_input()
+        self._graph = self._sent_ratios = None
+
+    def task_minimum(self, query: str) -> float:
+        """Minimum accuracy of a query's task, which may be inherited (Eq. 2)."""
+        shape = self.graph.shape
+        return float(shape.of_sinks(self.graph.minimum)[shape.task_of[self.table.place[query]]])
+
+    # ---- keep ratios in force ------------------------------------------------------------------------------------
+
+    @property
+    def sent_ratios(self) -> Floats:
+        """Keep ratio of each input as it was last sent; one where none was, NaN where it must be sent again."""
+        if self._sent_ratios is None:
+            shape, names = self.graph.shape, self.table.names
+            inputs = zip(shape.input_instance.tolist(), shape.input_stream, strict=True)
+            self._sent_ratios = np.array([self.sent.get((names[place], stream), 1.0) for place, stream in inputs])
+        return self._sent_ratios
+
+    def sent_ratios_by_input(self) -> dict[tuple[str, str], float]:
+        """Keep ratios in force by query and stream."""
+        if self._sent_ratios is None or self._graph is None:
+            return self.sent
+        shape, names = self._graph.shape, self.table.names
+        pairs = zip(shape.input_instance.tolist(), shape.input_stream, self._sent_ratios.tolist(), strict=True)
+        return {(names[place], stream): ratio for place, stream, ratio in pairs}
+
+    def resend(self, query: str) -> None:
+        """Its new engine knows no keep ratios of it."""
+        self.sent_ratios[self.graph.shape.input_instance == self.table.place[query]] = math.nan
+
+    # ---- places --------------------------------------------------------------------------------------------------
+
+    def engine_place(self, query: str) -> int:
+        """Place of the engine that a query is on or goes to; -1 where it is nowhere."""
+        return int(self.table["engine"][self.table.place[query]])
+
+    def set_engine(self, query: str, engine: str | None) -> None:
+        """A query is on an engine, or on none."""
+        self.table["engine"][self.table.place[query]] = -1 if engine is None else self.engines.place.get(engine, -1)
+
+    def barred_engines(self, now_s: float) -> Indices:
+        """Of each query the engine that it does not go back to, -1 for none."""
+        barred = np.full(len(self.table.names), -1, dtype=np.intp)
+        for query in list(self.moves.has_left):
+            engine = self.moves.barred(query, now_s)
+            if engine is not None and query in self.table.place:
+                barred[self.table.place[query]] = self.engines.place.get(engine, -1)
+        return barred
+
+    def expected_cores_of_all(self) -> Floats:
+        """Cores that each query is taken to need; one of which nothing is known a whole core (section 4)."""
+        needed = self.table["core_s_per_row"] * self.table["arrived_rows_per_s"]
+        return np.where(self.table.known, needed, UNKNOWN_CORES)
+
+    def free_cores(self) -> Floats:
+        """Cores of each engine that neither its queries nor foreign processes are taken to need."""
+        used = by_engine(self.expected_cores_of_all(), self.table["engine"].astype(np.intp), len(self.engines.names))
+        return self.engines.cores - self.engines.foreign_cores - used
+
+    def warming_engines(self) -> dict[int, float]:
+        """Places of engines on which somebody warms up, and until when at the latest."""
+        until: dict[int, float] = {}
+        for warm in self.moves.warming.values():
+            place = self.engines.place[warm.engine]
+            until[place] = max(until.get(place, 0.0), warm.until_s)
+        return until

@@ -1,0 +1,147 @@
+"""What is known of every query of a fleet, one column of numbers each, so that a plan takes no loop over queries."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from penstock.control.fleet.shape import Flags, Floats
+    from penstock.model.fleet import QueryReport
+    from penstock.settings import FleetSettings
+
+_COLUMNS = {
+    "arrived_rows_per_s": 0.0,
+    "kept_rows_per_s": 0.0,
+    "cores": 0.0,
+    "core_s_per_row": math.nan,
+    "backlog_rows": math.nan,
+    "planned_rows_per_s": 0.0,
+    "planned_backlog_s": 0.0,
+    "engine": -1.0,
+    "is_held": 0.0,
+    "is_below_minimum": 0.0,
+}
+_JUMP = 1.5
+"""A rate that is this many times what it was, or less than that part of it, is a change and no scatter."""
+_NEWS = 0.1
+"""A rate that differs from the planned one by a tenth is worth a new plan before the next cycle."""
+_WAITING_NEWS_S = 1.0
+"""So is a backlog that grew by a second of input."""
+
+
+class QueryTable:
+    """Measured rates, costs and backlogs by query; rows are in no particular order.
+
+    Examples
+    --------
+    >>> from penstock.model.fleet import QueryReport, StreamReport
+    >>> from penstock.model.query import QueryName
+    >>> from penstock.settings import FleetSettings
+    >>> table = QueryTable()
+    >>> table.add("clicks")
+    >>> inputs = (StreamReport("topic:in", read_rows=500, kept_rows=250, backlog_rows=80),)
+    >>> table.observe(QueryReport(QueryName("clicks"), "a", span_s=5.0, core_s=1.0, inputs=inputs), FleetSettings())
+    True
+    >>> table["arrived_rows_per_s"].tolist(), table["core_s_per_row"].tolist(), table["cores"].tolist()
+    ([100.0], [0.004], [0.2])
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.place: dict[str, int] = {}
+        self._columns = {name: np.full(8, default) for name, default in _COLUMNS.items()}
+
+    def __getitem__(self, column: str) -> Floats:
+        return self._columns[column][: len(self.names)]
+
+    @property
+    def known(self) -> Flags:
+        """Queries of which it is measured what a row costs."""
+        return ~np.isnan(self["core_s_per_row"])
+
+    def add(self, name: str) -> None:
+        """A row of which nothing is known."""
+        place = len(self.names)
+        for column, default in _COLUMNS.items():
+            if place == self._columns[column].size:
+                self._columns[column] = np.concatenate([self._columns[column], np.full(place, default)])
+            self._columns[column][place] = default
+        self.names.append(name)
+        self.place[name] = place
+
+    def remove(self, name: str) -> None:
+        """Delete a row; the last one takes its place."""
+        place, last = self.place.pop(name), len(self.names) - 1
+        if place != last:
+            self.names[place] = self.names[last]
+            self.place[self.names[place]] = place
+            for values in self._columns.values():
+                values[place] = values[last]
+        self.names.pop()
+
+    def observe(self, report: QueryReport, settings: FleetSettings, *, learn_cost: bool = True) -> bool:
+        """Take in a report; gives whether it is news that a plan should not wait for."""
+        place = self.place[report.query]
+        backlog = float(sum(each.backlog_rows for each in report.inputs))
+        if report.span_s <= 0:
+            return False
+        arrived = self._arrived_rows(report, place, backlog) / report.span_s
+        kept = float(sum(each.kept_rows for each in report.inputs)) / report.span_s
+        keep = 0.5 ** (report.span_s / settings.rate_memory_s)
+        self._follow("arrived_rows_per_s", place, arrived, keep)
+        self._follow("kept_rows_per_s", place, kept, keep)
+        self._follow("cores", place, report.core_s / report.span_s, keep)
+        self._columns["backlog_rows"][place] = backlog
+        if kept > 0 and (learn_cost or math.isnan(self["core_s_per_row"][place])):
+            cost = report.core_s / (kept * report.span_s)
+            old = float(self["core_s_per_row"][place])
+            part = 0.5 ** (report.span_s / settings.memory_s)
+            self._columns["core_s_per_row"][place] = cost if math.isnan(old) else part * old + (1 - part) * cost
+        return self._is_news(place)
+
+    def _arrived_rows(self, report: QueryReport, place: int, backlog: float) -> float:
+        """As reported, else what was read and what the backlog grew by (the paper's section 6)."""
+        told = [each.arrived_rows for each in report.inputs if each.arrived_rows is not None]
+        if len(told) == len(report.inputs):
+            return float(sum(told))
+        before = float(self["backlog_rows"][place])
+        grown = 0.0 if math.isnan(before) else backlog - before
+        return max(0.0, float(sum(each.read_rows for each in report.inputs)) + grown)
+
+    def _follow(self, column: str, place: int, value: float, keep: float) -> None:
+        old = float(self._columns[column][place])
+        is_jump = not old / _JUMP <= value <= old * _JUMP
+        self._columns[column][place] = value if is_jump else keep * old + (1 - keep) * value
+
+    def _is_news(self, place: int) -> bool:
+        rate, planned = float(self["arrived_rows_per_s"][place]), float(self["planned_rows_per_s"][place])
+        waiting_s = self["backlog_rows"][place] / rate if rate > 0 else 0.0
+        grew = waiting_s > float(self["planned_backlog_s"][place]) + _WAITING_NEWS_S
+        return abs(rate - planned) > _NEWS * max(rate, planned) or bool(grew)
+
+    def mark_planned(self) -> None:
+        """Remember what a plan was made for."""
+        rate = self["arrived_rows_per_s"]
+        self["planned_rows_per_s"][:] = rate
+        waiting = np.nan_to_num(self["backlog_rows"])
+        np.divide(waiting, rate, out=self["planned_backlog_s"], where=rate > 0)
+
+    def snapshot(self) -> dict[str, Any]:
+        """All numbers, as plain data; unknown is None."""
+        columns = {
+            name: [None if math.isnan(value) else value for value in self[name].tolist()] for name in self._columns
+        }
+        return {"names": list(self.names), "columns": columns}
+
+    @classmethod
+    def restored(cls, snapshot: dict[str, Any]) -> QueryTable:
+        """The table of a snapshot."""
+        table = cls()
+        for name in snapshot["names"]:
+            table.add(name)
+        for name, values in snapshot["columns"].items():
+            table[name][:] = [math.nan if value is None else value for value in values]
+        return table

@@ -1,0 +1,142 @@
+"""Whether a move brings more than it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.control.fleet.cpu import by_engine, slack
+
+if TYPE_CHECKING:
+    from penstock.control.fleet.plan import FleetLoad, FleetShares
+    from penstock.control.fleet.shape import Flags, Floats, Indices
+
+_ROUNDING = 1e-6
+MOST_SOURCES, MOST_TARGETS = 16, 16
+"""Engines that are looked at in one plan: those that are short of the most, and those with the most room.
+
+Others wait for the next plan; a fleet of hundreds of engines must not compare all with all within a cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorthwhileMove:
+    """One move with what it brings and costs, in core-seconds within the time in which it must pay."""
+
+    instance: int
+    engine: int
+    gain_core_s: float
+    cost_core_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class MoveCosts:
+    """What a move is expected to cost: ``downtime_s`` as learned, neighbours at their minimum for ``warm_up_s``."""
+
+    downtime_s: float
+    warm_up_s: float
+    payback_s: float
+
+    def cost_core_s(self, cores: Floats | float, neighbours_lose_cores: Floats | float) -> Floats:
+        """Core-seconds of work that a move delays or drops."""
+        return np.asarray(self.downtime_s * np.asarray(cores) + self.warm_up_s * np.asarray(neighbours_lose_cores))
+
+
+def worthwhile_moves(
+    load: FleetLoad,
+    shares: FleetShares,
+    costs: MoveCosts,
+    movable: Flags,
+    barred: Indices,
+    sources: Flags,
+    targets: Flags,
+) -> list[WorthwhileMove]:
+    r"""At most one move away from each engine that sheds, where another has room.
+
+    With ``F`` what all on an engine could use and ``A`` what it has, a move of an instance that could use ``m`` gains
+
+    .. math:: \min(A_e, F_e - m) + \min(A_f, F_f + m) - \min(A_e, F_e) - \min(A_f, F_f)
+
+    cores, for as long as it must pay; it costs its own work while it is down, and what the neighbours on the new engine
+    lose at their minimum while it warms up. This is looked at for the highest priority that sheds on the engine first,
+    with all below at their minimum, then for all together: a query of low priority makes room for a high one even where
+    no engine has room for both, and never the other way round. Among those worth it the lowest priority moves, and of
+    these the one that gains most beyond its cost.
+
+    Parameters
+    ----------
+    sources, targets
+        Engines that may be left, and engines that may be moved to.
+
+    Examples
+    --------
+    >>> from penstock.control.fleet.plan import FleetLoad, share_out
+    >>> from penstock.control.fleet.shape import shape_of
+    >>> from penstock.model.fleet import FleetQuery
+    >>> from penstock.model.query import QueryName
+    >>> shape = shape_of([FleetQuery(QueryName("high")), FleetQuery(QueryName("low"))])
+    >>> load = FleetLoad(shape, np.array([9, 1]), np.zeros(2), np.zeros(2, dtype=bool), np.zeros(2),
+    ...                  np.array([0.7, 0.6]), np.zeros(2), np.zeros(2, dtype=np.intp), np.ones(2))
+    >>> every, nowhere = np.ones(2, dtype=bool), np.full(2, -1)
+    >>> move, = worthwhile_moves(load, share_out(load), MoveCosts(10.0, 20.0, 300.0), every, nowhere, every, every)
+    >>> move.instance, move.engine, round(move.gain_core_s, 3), round(move.cost_core_s, 3)
+    (1, 1, 90.0, 6.0)
+    """
+    sheds, short = sheds_on(load, shares)
+    leaving = np.flatnonzero((short > _ROUNDING) & sources)
+    found: list[WorthwhileMove] = []
+    taken: set[int] = set()
+    for source in leaving[np.argsort(-short[leaving], kind="stable")][:MOST_SOURCES]:
+        open_to = np.setdiff1d(np.flatnonzero(targets), [source, *taken])
+        there = np.flatnonzero((load.engine_of == source) & movable & (load.cores > _ROUNDING))
+        if not open_to.size or not there.size or source in taken:
+            continue
+        roomiest = open_to[np.argsort(short[open_to], kind="stable")][:MOST_TARGETS]
+        best = _best(load, shares, costs, int(source), there, roomiest, barred, sheds)
+        if best is not None:
+            found.append(best)
+            taken |= {int(source), best.engine}
+    return found
+
+
+def sheds_on(load: FleetLoad, shares: FleetShares) -> tuple[Flags, Floats]:
+    """Instances that do not get all of their input, and by how much each engine with such is short of cores."""
+    of_task = load.shape.of_sinks(shares.accuracy)
+    sheds = (of_task < 1.0 - _ROUNDING)[load.shape.task_of] & (load.cores > _ROUNDING) & (load.engine_of >= 0)
+    short = slack(load.cores, load.least_cores, load.engine_of, load.available)
+    is_shedding = by_engine(sheds.astype(float), load.engine_of, load.available.size) > 0
+    return sheds, np.where(is_shedding, short, np.minimum(short, 0.0))
+
+
+def _best(
+    load: FleetLoad, shares: FleetShares, costs: MoveCosts, source: int, there: Indices, targets: Indices,
+    barred: Indices, sheds: Flags,
+) -> WorthwhileMove | None:  # fmt: skip
+    priority = load.task_priority[load.shape.task_of]
+    on_source = load.engine_of == source
+    top = int(priority[on_source & sheds].max(initial=0))
+    lost = by_engine(np.maximum(0.0, shares.granted_cores - load.least_cores), load.engine_of, load.available.size)
+    for level in (top, int(priority.min(initial=0))):
+        usable = np.where(priority >= level, load.cores, load.least_cores)
+        candidates = there[priority[there] <= top]
+        gain = costs.payback_s * gained_cores(usable, load, source, candidates, targets)
+        cost = costs.cost_core_s(load.cores[candidates][:, None], lost[targets][None, :])
+        worth = np.where(barred[candidates][:, None] == targets[None, :], -np.inf, gain - cost)
+        good = (worth > 0).any(axis=1)
+        if good.any():
+            lowest = priority[candidates] == priority[candidates][good].min()
+            row, column = np.unravel_index(np.argmax(np.where(lowest[:, None], worth, -np.inf)), worth.shape)
+            return WorthwhileMove(
+                int(candidates[row]), int(targets[column]), float(gain[row, column]), float(cost[row, column])
+            )
+    return None
+
+
+def gained_cores(usable: Floats, load: FleetLoad, source: int, candidates: Indices, targets: Indices) -> Floats:
+    """Cores more in use, for each candidate (row) moved from the source to each target (column)."""
+    full = by_engine(usable, load.engine_of, load.available.size)
+    size, room = usable[candidates][:, None], load.available
+    before = min(room[source], full[source]) + np.minimum(room[targets], full[targets])[None, :]
+    after = np.minimum(room[source], full[source] - size) + np.minimum(room[targets][None, :], full[targets] + size)
+    return np.asarray(after - before)
