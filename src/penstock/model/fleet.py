@@ -107,13 +107,16 @@ class FleetQuery:
 
 @dataclass(frozen=True, slots=True)
 class EngineSeen:
-    """An engine is there and answers; ``host_busy_cores`` is all CPU in use on its cores, foreign processes too.
+    """An engine is there and answers.
 
-    None where nobody measured it: then only the fleet's own queries count.
+    ``host_busy_cores`` is all CPU in use on its cores, foreign processes too, None where nobody measured it: then only
+    the fleet's own queries count. ``own_busy_cores`` is what its queries used of that within the same time; where it is
+    None their reports tell, which come at other moments.
     """
 
     engine: FleetEngine
     host_busy_cores: float | None = None
+    own_busy_cores: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,14 @@ from penstock.control.fleet.drops import keep_ratios
 from penstock.control.fleet.needs import load_of
 from penstock.control.fleet.plan import share_out
 from penstock.control.fleet.relief import relieve
-from penstock.control.fleet.worth import MoveCosts, WorthwhileMove, sheds_on, worthwhile_moves
+from penstock.control.fleet.worth import (
+    MoveCosts,
+    WorthwhileMove,
+    cores_lost_at_minimum,
+    flow_cores,
+    sheds_on,
+    worthwhile_moves,
+)
 from penstock.model.decision import Hold, Infeasible
 from penstock.model.fleet import AccuracyBounds, Move, StreamKeepRatio
 
@@ -45,7 +53,7 @@ class FleetCycle:
             # Who moves has left its engine before the CPU there is shared out.
             load = replace(load, engine_of=state.table["engine"].astype(np.intp))
             shares = share_out(load, state.settings.share_by)
-        decisions += self._infeasible(load, shares, cause)
+        decisions += self._infeasible(load, shares, cause, now_s)
         return decisions + self._keep_ratios(load, shares, cause)
 
     # ---- moves ---------------------------------------------------------------------------------------------------
@@ -75,8 +83,10 @@ class FleetCycle:
         costs = MoveCosts(moves.downtime_s, moves.warm_up_s, settings.payback_s)
         instances, targets = np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=np.intp)
         sources = load.engine_of[instances]
-        lost = by_engine(np.maximum(0.0, shares.granted_cores - load.least_cores), load.engine_of, load.available.size)
-        cost_core_s = float(costs.cost_core_s(load.least_cores[instances].sum(), lost[np.unique(targets)].sum()))
+        loses = cores_lost_at_minimum(load, shares)
+        lost = by_engine(loses, load.engine_of, load.available.size)
+        stopped = (flow_cores(load) * shares.task_accuracy[load.shape.task_of])[instances].sum()
+        cost_core_s = float(costs.cost_core_s(stopped, lost[np.unique(targets)].sum() + loses[instances].sum()))
         short = np.maximum(0.0, load.short_cores[np.unique(sources)])
         gain_core_s = float(short.sum()) * settings.payback_s
         if gain_core_s <= cost_core_s:
@@ -150,9 +160,10 @@ class FleetCycle:
     def _keep_ratios(self, load: FleetLoad, shares: FleetShares, cause: str) -> list[Decision]:
         state, shape = self._state, load.shape
         desired = np.maximum(shape.of_sinks(np.maximum(shares.accuracy, load.minimum)), load.floor)
-        ratios, sent = keep_ratios(shape, desired), state.sent_ratios
-        differs = np.abs(ratios - sent) > state.settings.dead_band
-        changed = np.flatnonzero(np.isnan(sent) | differs | ((ratios >= 1.0) & (sent < 1.0)))
+        sent = state.sent_ratios
+        ratios = np.column_stack([keep_ratios(shape, desired), desired[shape.task_of[shape.input_instance]]])
+        differs = ~(np.abs(ratios - sent) <= state.settings.dead_band)  # NaN differs from everything
+        changed = np.flatnonzero((differs | ((ratios >= 1.0) & (sent < 1.0))).any(axis=1))
         if not changed.size:
             return []
         full = by_engine(load.cores, load.engine_of, load.available.size)
@@ -161,7 +172,6 @@ class FleetCycle:
             for name, asked, has in zip(state.engines.names, full, load.available, strict=True)
         ]
         instances = shape.input_instance[changed]
-        accuracies = desired[shape.task_of[instances]].tolist()
         cores = shares.granted_cores[instances].tolist()
         engines = load.engine_of[instances].tolist()
         queries, names = state.queries, state.table.names
@@ -170,24 +180,26 @@ class FleetCycle:
                 query=queries[names[instance]].name, cause=cause, stream=shape.input_stream[at], keep_ratio=ratio,
                 reason=reasons[engine] if engine >= 0 else "runs nowhere yet",
                 path_keep_ratio=accuracy, producers=shape.input_producers[at],
-                previous_ratio=None if before != before else before,  # noqa: PLR0124 - NaN is what does not equal itself
+                previous_ratio=None if math.isnan(before) else before,
                 expected={"accuracy": accuracy, "cores": given},
             )
-            for at, instance, ratio, before, accuracy, given, engine in zip(
-                changed.tolist(), instances.tolist(), ratios[changed].tolist(), sent[changed].tolist(), accuracies,
+            for at, instance, (ratio, accuracy), before, given, engine in zip(
+                changed.tolist(), instances.tolist(), ratios[changed].tolist(), sent[changed, 0].tolist(),
                 cores, engines, strict=True,
             )
         ]  # fmt: skip
         sent[changed] = ratios[changed]
         return decisions
 
-    def _infeasible(self, load: FleetLoad, shares: FleetShares, cause: str) -> list[Decision]:
-        """Say once of each query that its minimum does not fit, and once that it fits again."""
+    def _infeasible(self, load: FleetLoad, shares: FleetShares, cause: str, now_s: float) -> list[Decision]:
+        """Say once of each query that its minimum lastingly does not fit, and once that it fits again."""
         state, shape = self._state, load.shape
         below_task = np.zeros(len(shape.tasks), dtype=bool)
         below_task[shape.sinks] = shares.accuracy < load.minimum - _ROUNDING
-        below = below_task[shape.task_of]
         told = state.table["is_below_minimum"] > 0
+        below = below_task[shape.task_of]
+        if not self._lasting(self._minima_short_since, load.short_cores, now_s).any():
+            below &= told
         decisions: list[Decision] = []
         for place in np.flatnonzero(below != told).tolist():
             query = state.queries[state.table.names[place]]
@@ -197,7 +209,7 @@ class FleetCycle:
                     Infeasible(
                         query=query.name, cause=cause, expected={"cores": float(shares.granted_cores[place])},
                         reason=f"minimum accuracy {least:g} needs {load.least_cores[place]:.2f} cores, and no engine "
-                        "has them beside what comes before it: add an engine, or lower the minimum or priority of others",
+                        "has them beside what comes first: add an engine, or lower the minimum or priority of others",
                     )
                 )  # fmt: skip
             else:

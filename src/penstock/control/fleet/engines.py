@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from penstock.control.fleet.shape import Flags, Floats
 
 
+_FOREIGN_RISE = 0.2
+"""Part of what more is foreign that is believed of one report: nearly all of it after ten."""
+
+
 @dataclass(slots=True)
 class KnownEngine:
     """An engine with the CPU in use on its cores that is not its queries'."""
@@ -61,11 +65,15 @@ class EngineBook:
         self._known[place].foreign_cores = 0.0
         return True
 
-    def observe_host(self, name: str, host_busy_cores: float, own_cores: float, keep: float) -> None:
-        """Follow what foreign processes take of an engine's cores."""
+    def observe_host(self, name: str, foreign_cores: float) -> None:
+        """Follow what foreign processes take of an engine's cores: up by a little, down at once.
+
+        Reports of an engine and of its queries are of different moments, so a load that rises looks foreign for a
+        moment; what is foreign stays.
+        """
         known = self._known[self.place[name]]
-        foreign = max(0.0, host_busy_cores - own_cores)
-        known.foreign_cores = keep * known.foreign_cores + (1 - keep) * foreign
+        rise = _FOREIGN_RISE * (foreign_cores - known.foreign_cores)
+        known.foreign_cores = min(foreign_cores, known.foreign_cores + max(rise, 0.0))
 
     @property
     def is_there(self) -> Flags:

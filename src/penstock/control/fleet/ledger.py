@@ -89,13 +89,23 @@ class MoveLedger:
         return pending
 
     def settle(
-        self, query: str, *, core_s_per_row: float | None, accuracy: float, minimum: float, now_s: float
+        self,
+        query: str,
+        *,
+        core_s_per_row: float | None,
+        accuracy: float,
+        minimum: float,
+        now_s: float,
+        is_idle: bool = False,
     ) -> bool:
-        """A report of a query that warms up; gives whether it has settled with it: cost steady, minimum reached."""
+        """A report of a query that warms up; gives whether it has settled with it: cost steady, minimum reached.
+
+        One that has nothing to do has settled too.
+        """
         warm = self.warming[query]
         before, warm.core_s_per_row = warm.core_s_per_row, core_s_per_row
         steady = before is not None and core_s_per_row is not None and abs(core_s_per_row - before) <= _SETTLED * before
-        if steady and accuracy >= minimum - 0.01:
+        if is_idle or (steady and accuracy >= minimum - 0.01):
             self._end(query, now_s)
             return True
         return False

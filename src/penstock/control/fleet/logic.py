@@ -64,14 +64,18 @@ class FleetLogic:
         self._asked_for_plan = ""
         self._planned_s: float | None = None
         self._told_to_wait: set[str] = set()
+        self._warm_ups_changed = False
 
     def on_event(self, event: FleetEvent, now_s: float) -> list[Decision]:
         """What follows from an event, in the order in which it is to be applied."""
         decisions = self._take_in(event, now_s)
         decisions += self._place_waiting(now_s)
         for query in self.state.moves.time_out(now_s):
+            self._warm_ups_changed = True
             self._ask_for_plan(f"{query} had {self.state.settings.warm_up_s:g} s to warm up")
-        decisions += self._cycle.warm_up_bounds()
+        if self._warm_ups_changed:
+            self._warm_ups_changed = False
+            decisions += self._cycle.warm_up_bounds()
         if self._is_due(now_s):
             cause = self._asked_for_plan or "cycle"
             self._asked_for_plan, self._planned_s = "", now_s
@@ -79,10 +83,10 @@ class FleetLogic:
         return decisions
 
     def _is_due(self, now_s: float) -> bool:
-        if not self.state.queries or not self.state.engines.is_there.any():
-            return False
         since_s = np.inf if self._planned_s is None else now_s - self._planned_s
-        return since_s >= (self.state.settings.react_s if self._asked_for_plan else self.state.settings.every_s)
+        if since_s < (self.state.settings.react_s if self._asked_for_plan else self.state.settings.every_s):
+            return False
+        return bool(self.state.queries) and bool(self.state.engines.is_there.any())
 
     def _ask_for_plan(self, cause: str) -> None:
         self._asked_for_plan = self._asked_for_plan or cause
@@ -118,9 +122,10 @@ class FleetLogic:
             self._ask_for_plan(f"engine {event.engine.name} is there")
         if event.host_busy_cores is not None:
             place = self.state.engines.place[event.engine.name]
-            own = float(self.state.table["cores"][self.state.table["engine"] == place].sum())
-            keep = 0.5 ** (self.state.settings.react_s / self.state.settings.memory_s)
-            self.state.engines.observe_host(event.engine.name, event.host_busy_cores, own, keep)
+            own = event.own_busy_cores
+            if own is None:
+                own = float(self.state.table["cores"][self.state.table["engine"] == place].sum())
+            self.state.engines.observe_host(event.engine.name, max(0.0, event.host_busy_cores - own))
 
     def _lost(self, event: EngineLost) -> None:
         if not self.state.engines.lose(event.engine):
@@ -165,6 +170,7 @@ class FleetLogic:
         if self.state.table.observe(event, self.state.settings, learn_cost=not warms_up):
             self._ask_for_plan(f"{name} reports another load")
         if warms_up and self._has_settled(event, now_s):
+            self._warm_ups_changed = True
             self._ask_for_plan(f"{name} is warm")
 
     def _has_settled(self, event: QueryReport, now_s: float) -> bool:
@@ -172,15 +178,20 @@ class FleetLogic:
         read = sum(each.read_rows for each in event.inputs)
         accuracy = event.accuracy if event.accuracy is not None else (kept / read if read > 0 else 1.0)
         cost = event.core_s / kept if kept > 0 else None
+        is_idle = read == 0 and not any(each.backlog_rows for each in event.inputs)
         minimum = self.state.task_minimum(event.query)
-        return self.state.moves.settle(
-            event.query, core_s_per_row=cost, accuracy=accuracy, minimum=minimum, now_s=now_s
+        settled = self.state.moves.settle(
+            event.query, core_s_per_row=cost, accuracy=accuracy, minimum=minimum, is_idle=is_idle, now_s=now_s
         )
+        if settled and cost is not None:
+            self.state.table.set_cost(event.query, cost)
+        return settled
 
     # ---- places --------------------------------------------------------------------------------------------------
 
     def _unplace(self, query: str, why: str) -> None:
         self.state.set_engine(query, None)
+        self._warm_ups_changed = True
         self._waiting[query] = why
 
     def _arrived(self, event: MoveFinished, now_s: float) -> None:
@@ -190,7 +201,9 @@ class FleetLogic:
         if done is None:
             return
         self.state.set_engine(event.query, event.engine)
+        self.state.table.start_anew(event.query)
         self.state.resend(event.query)
+        self._warm_ups_changed = True
         self._ask_for_plan(f"{event.query} runs on {event.engine} after {event.downtime_s:.1f} s")
 
     def _failed(self, event: MoveFailed, now_s: float) -> None:
@@ -200,6 +213,7 @@ class FleetLogic:
             self._unplace(event.query, f"{event.engine} did not take it: {event.reason}")
         else:
             self.state.set_engine(event.query, event.running_on)
+            self._warm_ups_changed = True
         self._ask_for_plan(f"{event.query} did not get to {event.engine}: {event.reason}")
 
     def _place_waiting(self, now_s: float) -> list[Decision]:
@@ -260,9 +274,10 @@ class FleetLogic:
             "queries": [record.query_to_dict(query) for query in self.state.queries.values()],
             "table": self.state.table.snapshot(),
             "moves": self.state.moves.snapshot(),
-            "sent": [[query, stream, ratio] for (query, stream), ratio in self.state.sent_ratios_by_input().items()],
+            "sent": [[*where, *ratios] for where, ratios in self.state.sent_ratios_by_input().items()],
             "cycle": self._cycle.snapshot(),
             "waiting": dict(self._waiting),
+            "told_to_wait": sorted(self._told_to_wait),
             "planned_s": self._planned_s,
             "asked_for_plan": self._asked_for_plan,
         }
@@ -276,8 +291,9 @@ class FleetLogic:
         state.queries = {each["name"]: record.query_from_dict(each) for each in snapshot["queries"]}
         state.table = QueryTable.restored(snapshot["table"])
         state.moves = MoveLedger.restored(state.settings, snapshot["moves"])
-        state.sent = {(query, stream): ratio for query, stream, ratio in snapshot["sent"]}
+        state.sent = {(query, stream): (ratio, path) for query, stream, ratio, path in snapshot["sent"]}
         logic._cycle.restore(snapshot["cycle"])
         logic._waiting = dict(snapshot["waiting"])
+        logic._told_to_wait = set(snapshot["told_to_wait"])
         logic._planned_s, logic._asked_for_plan = snapshot["planned_s"], snapshot["asked_for_plan"]
         return logic

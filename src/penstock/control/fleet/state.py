@@ -30,7 +30,7 @@ class FleetState:
     queries: dict[str, FleetQuery] = field(default_factory=dict)
     engines: EngineBook = field(default_factory=EngineBook)
     table: QueryTable = field(default_factory=QueryTable)
-    sent: dict[tuple[str, str], float] = field(default_factory=dict)
+    sent: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
     _graph: FleetGraph | None = None
     _sent_ratios: Floats | None = None
 
@@ -57,20 +57,21 @@ class FleetState:
 
     @property
     def sent_ratios(self) -> Floats:
-        """Keep ratio of each input as it was last sent; one where none was, NaN where it must be sent again."""
+        """Of each input (row) keep ratio and path keep ratio as last sent; one where none was, NaN to send it again."""
         if self._sent_ratios is None:
             shape, names = self.graph.shape, self.table.names
             inputs = zip(shape.input_instance.tolist(), shape.input_stream, strict=True)
-            self._sent_ratios = np.array([self.sent.get((names[place], stream), 1.0) for place, stream in inputs])
+            sent = [self.sent.get((names[place], stream), (1.0, 1.0)) for place, stream in inputs]
+            self._sent_ratios = np.array(sent).reshape(-1, 2)
         return self._sent_ratios
 
-    def sent_ratios_by_input(self) -> dict[tuple[str, str], float]:
-        """Keep ratios in force by query and stream."""
+    def sent_ratios_by_input(self) -> dict[tuple[str, str], tuple[float, float]]:
+        """Keep ratios and path keep ratios in force by query and stream."""
         if self._sent_ratios is None or self._graph is None:
             return self.sent
         shape, names = self._graph.shape, self.table.names
-        pairs = zip(shape.input_instance.tolist(), shape.input_stream, self._sent_ratios.tolist(), strict=True)
-        return {(names[place], stream): ratio for place, stream, ratio in pairs}
+        rows = zip(shape.input_instance.tolist(), shape.input_stream, self._sent_ratios.tolist(), strict=True)
+        return {(names[place], stream): (ratio, path) for place, stream, (ratio, path) in rows}
 
     def resend(self, query: str) -> None:
         """Its new engine knows no keep ratios of it."""

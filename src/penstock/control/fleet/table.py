@@ -18,6 +18,9 @@ _COLUMNS = {
     "cores": 0.0,
     "core_s_per_row": math.nan,
     "backlog_rows": math.nan,
+    "arrived_turn": 0.0,
+    "kept_turn": 0.0,
+    "cores_turn": 0.0,
     "planned_rows_per_s": 0.0,
     "planned_backlog_s": 0.0,
     "engine": -1.0,
@@ -25,7 +28,7 @@ _COLUMNS = {
     "is_below_minimum": 0.0,
 }
 _JUMP = 1.5
-"""A rate that is this many times what it was, or less than that part of it, is a change and no scatter."""
+"""A rate that in two reports is this many times what it was, or less than that part of it, is a change, no scatter."""
 _NEWS = 0.1
 """A rate that differs from the planned one by a tenth is worth a new plan before the next cycle."""
 _WAITING_NEWS_S = 1.0
@@ -88,12 +91,13 @@ class QueryTable:
         backlog = float(sum(each.backlog_rows for each in report.inputs))
         if report.span_s <= 0:
             return False
-        arrived = self._arrived_rows(report, place, backlog) / report.span_s
+        arrived = self._arrived_rows(report, place, backlog)
         kept = float(sum(each.kept_rows for each in report.inputs)) / report.span_s
         keep = 0.5 ** (report.span_s / settings.rate_memory_s)
-        self._follow("arrived_rows_per_s", place, arrived, keep)
-        self._follow("kept_rows_per_s", place, kept, keep)
-        self._follow("cores", place, report.core_s / report.span_s, keep)
+        if arrived is not None:
+            self._follow("arrived_rows_per_s", "arrived_turn", place, arrived / report.span_s, keep)
+        self._follow("kept_rows_per_s", "kept_turn", place, kept, keep)
+        self._follow("cores", "cores_turn", place, report.core_s / report.span_s, keep)
         self._columns["backlog_rows"][place] = backlog
         if kept > 0 and (learn_cost or math.isnan(self["core_s_per_row"][place])):
             cost = report.core_s / (kept * report.span_s)
@@ -102,19 +106,35 @@ class QueryTable:
             self._columns["core_s_per_row"][place] = cost if math.isnan(old) else part * old + (1 - part) * cost
         return self._is_news(place)
 
-    def _arrived_rows(self, report: QueryReport, place: int, backlog: float) -> float:
-        """As reported, else what was read and what the backlog grew by (the paper's section 6)."""
+    def _arrived_rows(self, report: QueryReport, place: int, backlog: float) -> float | None:
+        """As reported, else what was read and what the backlog grew by (the paper's section 6).
+
+        None for the first report after a move: what was read then had waited, and says nothing of the rate.
+        """
         told = [each.arrived_rows for each in report.inputs if each.arrived_rows is not None]
         if len(told) == len(report.inputs):
             return float(sum(told))
         before = float(self["backlog_rows"][place])
-        grown = 0.0 if math.isnan(before) else backlog - before
-        return max(0.0, float(sum(each.read_rows for each in report.inputs)) + grown)
+        read = float(sum(each.read_rows for each in report.inputs))
+        if math.isnan(before):
+            return None if self["arrived_rows_per_s"][place] > 0 else read
+        return max(0.0, read + backlog - before)
 
-    def _follow(self, column: str, place: int, value: float, keep: float) -> None:
+    def _follow(self, column: str, turn: str, place: int, value: float, keep: float) -> None:
+        """Smooth what scatters, and believe at once what has turned: the second of two in the same direction."""
         old = float(self._columns[column][place])
-        is_jump = not old / _JUMP <= value <= old * _JUMP
-        self._columns[column][place] = value if is_jump else keep * old + (1 - keep) * value
+        turned = (value > old * _JUMP) - (value < old / _JUMP)
+        is_change = old == 0 or (turned != 0 and turned == self._columns[turn][place])
+        self._columns[turn][place] = turned
+        self._columns[column][place] = value if is_change else keep * old + (1 - keep) * value
+
+    def start_anew(self, name: str) -> None:
+        """It runs elsewhere now: how its backlog grew meanwhile is not known."""
+        self["backlog_rows"][self.place[name]] = math.nan
+
+    def set_cost(self, name: str, core_s_per_row: float) -> None:
+        """What a row costs now that the query is warm: what was measured before does not count any more."""
+        self["core_s_per_row"][self.place[name]] = core_s_per_row
 
     def _is_news(self, place: int) -> bool:
         rate, planned = float(self["arrived_rows_per_s"][place]), float(self["planned_rows_per_s"][place])

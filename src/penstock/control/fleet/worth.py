@@ -58,11 +58,11 @@ def worthwhile_moves(
 
     .. math:: \min(A_e, F_e - m) + \min(A_f, F_f + m) - \min(A_e, F_e) - \min(A_f, F_f)
 
-    cores, for as long as it must pay; it costs its own work while it is down, and what the neighbours on the new engine
-    lose at their minimum while it warms up. This is looked at for the highest priority that sheds on the engine first,
-    with all below at their minimum, then for all together: a query of low priority makes room for a high one even where
-    no engine has room for both, and never the other way round. Among those worth it the lowest priority moves, and of
-    these the one that gains most beyond its cost.
+    cores, for as long as it must pay; it costs its own work and that of all behind it while it is down, and what it and
+    the neighbours on the new engine, with all behind them, lose at their minimum while it warms up. This is looked at
+    for the highest priority that sheds on the engine first, with all below at their minimum, then for all together: a
+    query of low priority makes room for a high one even where no engine has room for both, and never the other way
+    round. Among those worth it the lowest priority moves, and of these the one that gains most beyond its cost.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def worthwhile_moves(
     >>> every, nowhere = np.ones(2, dtype=bool), np.full(2, -1)
     >>> move, = worthwhile_moves(load, share_out(load), MoveCosts(10.0, 20.0, 300.0), every, nowhere, every, every)
     >>> move.instance, move.engine, round(move.gain_core_s, 3), round(move.cost_core_s, 3)
-    (1, 1, 90.0, 6.0)
+    (1, 1, 90.0, 9.0)
     """
     sheds, short = sheds_on(load, shares)
     leaving = np.flatnonzero((short > _ROUNDING) & sources)
@@ -116,12 +116,15 @@ def _best(
     priority = load.task_priority[load.shape.task_of]
     on_source = load.engine_of == source
     top = int(priority[on_source & sheds].max(initial=0))
-    lost = by_engine(np.maximum(0.0, shares.granted_cores - load.least_cores), load.engine_of, load.available.size)
+    loses = cores_lost_at_minimum(load, shares)
+    lost = by_engine(loses, load.engine_of, load.available.size)
+    stopped = flow_cores(load) * shares.task_accuracy[load.shape.task_of]
     for level in (top, int(priority.min(initial=0))):
         usable = np.where(priority >= level, load.cores, load.least_cores)
         candidates = there[priority[there] <= top]
         gain = costs.payback_s * gained_cores(usable, load, source, candidates, targets)
-        cost = costs.cost_core_s(load.cores[candidates][:, None], lost[targets][None, :])
+        neighbours = lost[targets][None, :] + loses[candidates][:, None]
+        cost = costs.cost_core_s(stopped[candidates][:, None], neighbours)
         worth = np.where(barred[candidates][:, None] == targets[None, :], -np.inf, gain - cost)
         good = (worth > 0).any(axis=1)
         if good.any():
@@ -131,6 +134,40 @@ def _best(
                 int(candidates[row]), int(targets[column]), float(gain[row, column]), float(cost[row, column])
             )
     return None
+
+
+def flow_cores(load: FleetLoad) -> Floats:
+    """Of each instance, cores that it and all that live on its output could use: what stands still while it is down.
+
+    A task that several others feed counts for each of them in equal parts.
+
+    Examples
+    --------
+    >>> from penstock.control.fleet.plan import FleetLoad
+    >>> from penstock.control.fleet.shape import shape_of
+    >>> from penstock.model.fleet import FleetQuery
+    >>> from penstock.model.query import QueryName
+    >>> names = {"left": ((), ("l",)), "right": ((), ("r",)), "both": (("l", "r"), ())}
+    >>> shape = shape_of([FleetQuery(QueryName(name), reads=io[0], writes=io[1]) for name, io in names.items()])
+    >>> load = FleetLoad(shape, np.ones(1), np.zeros(1), np.zeros(1, dtype=bool), np.zeros(3),
+    ...                  np.array([0.1, 0.2, 0.6]), np.zeros(3), np.zeros(3, dtype=np.intp), np.ones(1))
+    >>> flow_cores(load).round(3).tolist()
+    [0.4, 0.5, 0.6]
+    """
+    shape = load.shape
+    flow = np.bincount(shape.task_of, weights=load.cores, minlength=len(shape.tasks)).astype(np.float64)
+    feeders = np.maximum(np.bincount(shape.edge_to, minlength=len(shape.tasks)), 1)
+    for depth in range(shape.depth, 0, -1):
+        edges = shape.edge_level == depth
+        readers = shape.edge_to[edges]
+        np.add.at(flow, shape.edge_from[edges], flow[readers] / feeders[readers])
+    return (flow / np.maximum(shape.instances, 1))[shape.task_of]
+
+
+def cores_lost_at_minimum(load: FleetLoad, shares: FleetShares) -> Floats:
+    """Of each instance, cores that it and all behind it give up while it is held to its minimum accuracy."""
+    above = np.maximum(0.0, shares.task_accuracy - load.task_minimum)
+    return flow_cores(load) * above[load.shape.task_of]
 
 
 def gained_cores(usable: Floats, load: FleetLoad, source: int, candidates: Indices, targets: Indices) -> Floats:
