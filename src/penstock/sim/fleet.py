@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.control.fleet.accuracy import current_accuracy, local_accuracy
 from penstock.model.fleet import (
     EngineLost,
     EngineSeen,
@@ -91,6 +92,8 @@ class QuerySecond:
     backlog_s: float
     latency_s: float
     cores: float
+    estimated_rows_per_s: float = 0.0
+    current_accuracy: float = 1.0
 
 
 @dataclass(slots=True)
@@ -249,8 +252,17 @@ class SimulatedFleet:
     def _counted(self, running: RunningQuery) -> list[float]:
         return self._second.setdefault(running.spec.query.name, [0.0, 0.0, 0.0])
 
+    def _known(self) -> dict[str, tuple[float, float]]:
+        """Rate and current accuracy of each query as the logic sees them."""
+        if self._logic is None:
+            return {}
+        table, shape = self._logic.state.table, self._logic.state.graph.shape
+        arrived = table["arrived_rows_per_s"]
+        current = current_accuracy(shape, local_accuracy(shape, table["kept_rows_per_s"], arrived))[shape.task_of]
+        return dict(zip(table.names, zip(arrived.tolist(), current.tolist(), strict=True), strict=True))
+
     def _log_second(self, now_s: float) -> None:
-        log = self.run_log
+        log, known = self.run_log, self._known()
         log.time_s.append(now_s)
         for name, running in self.queries.items():
             arrived, kept, core_s = self._second.get(name, [0.0, 0.0, 0.0])
@@ -258,6 +270,7 @@ class SimulatedFleet:
                 engine=running.engine, accuracy=running.path_keep_ratio, arrived_rows=arrived, kept_rows=kept,
                 backlog_rows=running.backlog_rows, backlog_s=running.backlog_rows / arrived if arrived > 0 else 0.0,
                 latency_s=_percentile(self._ages.get(name, []), 0.99) + self._physics.batch_s, cores=core_s,
+                estimated_rows_per_s=known.get(name, (0.0, 1.0))[0], current_accuracy=known.get(name, (0.0, 1.0))[1],
             )  # fmt: skip
             earlier = log.queries.setdefault(name, [None] * (len(log.time_s) - 1))
             earlier.append(row)

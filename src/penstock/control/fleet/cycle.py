@@ -61,16 +61,18 @@ class FleetCycle:
     def _moves(self, load: FleetLoad, shares: FleetShares, cause: str, now_s: float) -> list[Decision]:
         settings, engines = self._state.settings, self._state.engines
         _, short = sheds_on(load, shares)
-        minima_short = self._lasting(self._minima_short_since, load.short_cores, now_s)
-        shedding = self._lasting(self._short_since, short, now_s)
         quiet = self._quiet_engines()
+        minima_short = self._lasting(self._minima_short_since, load.short_cores, quiet, now_s)
+        shedding = self._lasting(self._short_since, short, quiet, now_s)
         movable = self._movable(load)
         barred = self._state.barred_engines(now_s)
         if (minima_short & quiet).any():
             found = relieve(load, self._state.table.names, engines.names, movable, barred, minima_short & quiet)
             return self._relief(load, shares, found, cause, now_s)
         costs = MoveCosts(self._state.moves.downtime_s, self._state.moves.warm_up_s, settings.payback_s)
-        moves = worthwhile_moves(load, shares, costs, movable, barred, shedding & quiet, quiet & engines.is_there)
+        moves = worthwhile_moves(
+            load, shares, costs, movable, barred, shedding & quiet, quiet & engines.is_there, settings.share_by
+        )
         return [self._move(move, load, cause, "sheds rows that fit elsewhere", now_s) for move in moves]
 
     def _relief(
@@ -130,12 +132,18 @@ class FleetCycle:
             },
         )  # fmt: skip
 
-    def _lasting(self, since: dict[str, float], short: Floats, now_s: float) -> Flags:
-        """Engines that have been short for as long as it takes to move somebody."""
+    def _lasting(self, since: dict[str, float], short: Floats, quiet: Flags, now_s: float) -> Flags:
+        """Engines that have been short, with nobody on the way or warming up, for as long as it takes to move somebody.
+
+        Rates and costs of a graph are out of step while a part of it stands still or is held back: a second move that
+        followed from such figures took from the highest priority what the first had given it.
+        """
         names, after_s = self._state.engines.names, self._state.settings.move_after_s
         for place, name in enumerate(names):
-            if short[place] > _ROUNDING:
+            if short[place] > _ROUNDING and quiet[place]:
                 since.setdefault(name, now_s)
+            elif short[place] > _ROUNDING:
+                since[name] = now_s
             else:
                 since.pop(name, None)
                 self._said_not_worth.discard(name)
@@ -198,7 +206,7 @@ class FleetCycle:
         below_task[shape.sinks] = shares.accuracy < load.minimum - _ROUNDING
         told = state.table["is_below_minimum"] > 0
         below = below_task[shape.task_of]
-        if not self._lasting(self._minima_short_since, load.short_cores, now_s).any():
+        if not self._lasting(self._minima_short_since, load.short_cores, self._quiet_engines(), now_s).any():
             below &= told
         decisions: list[Decision] = []
         for place in np.flatnonzero(below != told).tolist():

@@ -12,8 +12,8 @@ _NEWEST = 0.3
 """Weight of the newest downtime: what a move takes follows the machine's load within a few moves."""
 _FIRST_WARM_UP_S = 20.0
 """Until one is measured, a warm-up is taken to last a third of its default time-out."""
-_SETTLED = 0.25
-"""Costs of a row in two reports in a row that differ by less than this part have settled."""
+_SETTLED, _SETTLED_WITHIN_S = 0.25, 5.0
+"""A cost of a row has settled where it differs by less than this part from what it was so long before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class WarmUp:
     since_s: float
     until_s: float
     core_s_per_row: float | None = None
+    measured_s: float = 0.0
 
 
 class MoveLedger:
@@ -102,10 +103,12 @@ class MoveLedger:
 
         One that has nothing to do has settled too.
         """
-        warm = self.warming[query]
-        before, warm.core_s_per_row = warm.core_s_per_row, core_s_per_row
-        steady = before is not None and core_s_per_row is not None and abs(core_s_per_row - before) <= _SETTLED * before
-        if is_idle or (steady and accuracy >= minimum - 0.01):
+        warm, is_steady = self.warming[query], False
+        before = warm.core_s_per_row
+        if core_s_per_row is not None and (before is None or now_s - warm.measured_s >= _SETTLED_WITHIN_S):
+            is_steady = before is not None and abs(core_s_per_row - before) <= _SETTLED * before
+            warm.core_s_per_row, warm.measured_s = core_s_per_row, now_s
+        if is_idle or (is_steady and accuracy >= minimum - 0.01):
             self._end(query, now_s)
             return True
         return False

@@ -34,11 +34,13 @@ def raise_accuracies(
 
     A task has the accuracy of the best sink behind it, so an instance needs ``cores * (target - accuracy)`` more for
     its task to rise to the target. Where an engine has less room than its instances need, each is granted a part
-    :math:`g_i` of its need; a sink rises by the smallest part of all that its rows pass through:
+    :math:`g_i` of its need; a task may rise as far as the instance with the smallest part, and a sink as far as all
+    tasks that its rows pass through:
 
-    .. math:: x_q \leftarrow x_q + \min_{i \text{ before } q} g_i \,(goal_q - x_q)
+    .. math:: x_q \leftarrow \min\Big(goal_q, \min_{t \text{ before } q}
+              \big(ac_t + \min_{i \in t} g_i \,(target_t - ac_t)\big)\Big)
 
-    What others granted and a sink cannot use is free again in the next pass, until nobody rises any more. The paper
+    What was granted and a sink cannot use is free again in the next pass, until nobody rises any more. The paper
     goes through engines one by one, largest slack first, so as not to go back on what is given; passes over all at
     once need no order, leave nothing unused, and take no loop over engines.
 
@@ -72,32 +74,77 @@ def raise_accuracies(
     """
     accuracy = accuracy.copy()
     rising = rising & (goal > accuracy + _ROUNDING)
+    if not rising.any():
+        return accuracy
+    part = _Rising(shape, rising, accuracy, floor, cores, engine_of, available)
+    reached, aim = accuracy[rising], goal[rising]
+    still = np.ones(reached.size, dtype=bool)
+    of_task = part.of_task(reached)
     for _ in range(MOST_PASSES):
-        if not rising.any():
+        bound, before = part.bounds(of_task, np.where(still, aim, 0.0), share_by), of_task
+        risen = np.where(still, np.maximum(reached, np.minimum(aim, bound)), reached)
+        still &= (risen < aim - _ROUNDING) & (risen > reached + _ROUNDING)
+        reached, of_task = risen, part.of_task(risen)
+        if not still.any() or part.cores_of(of_task - before) < _SMALLEST_CORES:
             break
-        of_task = np.maximum(shape.of_sinks(accuracy), floor)
-        target = np.maximum(of_task, shape.of_sinks(np.where(rising, goal, 0.0)))
-        need = cores * (target - of_task)[shape.task_of]
-        room = np.maximum(0.0, available - by_engine(cores * of_task[shape.task_of], engine_of, available.size))
-        granted = _granted(need, engine_of, room, share_by)
-        part = _least_part(shape, need, granted)
-        rise = np.where(rising, part * (goal - accuracy), 0.0)
-        accuracy += rise
-        rising &= (part < 1.0 - _ROUNDING) & (part > _ROUNDING)
-        if float((cores * (shape.of_sinks(accuracy) - of_task)[shape.task_of]).max(initial=0.0)) < _SMALLEST_CORES:
-            break
-    return np.minimum(accuracy, 1.0)
+    accuracy[rising] = np.minimum(reached, 1.0)
+    return accuracy
 
 
-def _least_part(shape: FleetShape, need: Floats, granted: Floats) -> Floats:
-    """For every sink the smallest granted part of all instances before it."""
-    part = np.ones(need.size)
-    np.divide(granted, need, out=part, where=need > _ROUNDING)
-    of_task = np.ones(len(shape.tasks))
-    np.minimum.at(of_task, shape.task_of, part)
-    of_sink = np.ones(shape.sinks.size)
-    np.minimum.at(of_sink, shape.pair_sink, of_task[shape.pair_task])
-    return of_sink
+class _Rising:
+    """The part of a fleet that some sinks depend on, with all else as it is."""
+
+    def __init__(
+        self,
+        shape: FleetShape,
+        rising: Flags,
+        accuracy: Floats,
+        floor: Floats,
+        cores: Floats,
+        engine_of: Indices,
+        available: Floats,
+    ) -> None:
+        whole = np.maximum(shape.of_sinks(accuracy), floor)
+        taken = rising[shape.pair_sink]
+        self._sink = (np.cumsum(rising) - 1)[shape.pair_sink[taken]]
+        task = shape.pair_task[taken]
+        self._begin = np.flatnonzero(np.r_[True, task[1:] != task[:-1]])
+        tasks = task[self._begin]
+        place = np.full(len(shape.tasks), -1, dtype=np.intp)
+        place[tasks] = np.arange(tasks.size)
+        instances = np.flatnonzero(place[shape.task_of] >= 0)
+        self._task_of = place[shape.task_of[instances]]
+        self._cores, self._engine_of = cores[instances], engine_of[instances]
+        # What these tasks have whatever these sinks get: their floor, and what other sinks ask of them.
+        others = shape.of_sinks(np.where(rising, 0.0, accuracy))
+        self._least = np.maximum(others, floor)[tasks]
+        self._pair_task = np.repeat(np.arange(tasks.size), np.diff(np.r_[self._begin, task.size]))
+        outside = cores * whole[shape.task_of]
+        outside[instances] = 0.0
+        self._available = available - by_engine(outside, engine_of, available.size)
+        self._sinks = int(rising.sum())
+
+    def of_task(self, accuracy: Floats) -> Floats:
+        """Accuracies of the tasks, with these of the sinks."""
+        return np.maximum(self._least, np.maximum.reduceat(accuracy[self._sink], self._begin))
+
+    def cores_of(self, of_task: Floats) -> float:
+        """Cores of all of it at these accuracies."""
+        return float(self._cores @ of_task[self._task_of])
+
+    def bounds(self, of_task: Floats, goal: Floats, share_by: str) -> Floats:
+        """How far every sink may rise with what the instances before it are granted of their way to the goal."""
+        way = np.maximum(of_task, self.of_task(goal)) - of_task
+        need = self._cores * way[self._task_of]
+        used = by_engine(self._cores * of_task[self._task_of], self._engine_of, self._available.size)
+        granted = _granted(need, self._engine_of, np.maximum(0.0, self._available - used), share_by)
+        part = np.ones(need.size)
+        np.divide(granted, need, out=part, where=need > _ROUNDING)
+        least = np.ones(of_task.size)
+        np.minimum.at(least, self._task_of, part)
+        of_sink = np.ones(self._sinks)
+        np.minimum.at(of_sink, self._sink, (of_task + least * way)[self._pair_task])
+        return of_sink
 
 
 def _granted(need: Floats, engine_of: Indices, room: Floats, share_by: str) -> Floats:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.control.fleet.cpu import by_engine, slack
+from penstock.control.fleet.plan import share_out
+from penstock.control.fleet.sharing import BY_ACCURACY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.control.fleet.plan import FleetLoad, FleetShares
     from penstock.control.fleet.shape import Flags, Floats, Indices
 
 _ROUNDING = 1e-6
+_NOTICED_CORES = 1e-3
 MOST_SOURCES, MOST_TARGETS = 16, 16
 """Engines that are looked at in one plan: those that are short of the most, and those with the most room.
 
@@ -51,8 +56,45 @@ def worthwhile_moves(
     barred: Indices,
     sources: Flags,
     targets: Flags,
+    share_by: str = BY_ACCURACY,
 ) -> list[WorthwhileMove]:
-    r"""At most one move away from each engine that sheds, where another has room.
+    """Moves that bring more than they cost, as the plan with them shows: all that seem to, else the first of them."""
+    seeming = seeming_moves(load, shares, costs, movable, barred, sources, targets)
+    for moves in (seeming, seeming[:1]):
+        if moves:
+            gain_core_s = costs.payback_s * realised_cores(load, shares, moves, share_by)
+            if gain_core_s > sum(move.cost_core_s for move in moves):
+                return [replace(move, gain_core_s=gain_core_s / len(moves)) for move in moves]
+    return []
+
+
+def realised_cores(load: FleetLoad, shares: FleetShares, moves: Sequence[WorthwhileMove], share_by: str) -> float:
+    """Cores more in use for rows once these moves are done; zero where a priority loses that no higher one gains for.
+
+    Engines are not alone: a sink whose rows pass through several gains nothing where another of them is full. The
+    highest priority for which anything changes decides, and what it gains or all together gain counts.
+    """
+    engine_of = load.engine_of.copy()
+    engine_of[[move.instance for move in moves]] = [move.engine for move in moves]
+    after = share_out(replace(load, engine_of=engine_of), share_by)
+    grew = load.cores * (after.task_accuracy - shares.task_accuracy)[load.shape.task_of]
+    by_priority = np.bincount(load.task_priority[load.shape.task_of], weights=grew)
+    changed = np.flatnonzero(np.abs(by_priority) > _NOTICED_CORES)
+    if not changed.size or by_priority[changed[-1]] < 0:
+        return 0.0
+    return float(max(by_priority[changed[-1]], grew.sum()))
+
+
+def seeming_moves(
+    load: FleetLoad,
+    shares: FleetShares,
+    costs: MoveCosts,
+    movable: Flags,
+    barred: Indices,
+    sources: Flags,
+    targets: Flags,
+) -> list[WorthwhileMove]:
+    r"""At most one move away from each engine that sheds, where another seems to have room.
 
     With ``F`` what all on an engine could use and ``A`` what it has, a move of an instance that could use ``m`` gains
 
@@ -79,7 +121,7 @@ def worthwhile_moves(
     >>> load = FleetLoad(shape, np.array([9, 1]), np.zeros(2), np.zeros(2, dtype=bool), np.zeros(2),
     ...                  np.array([0.7, 0.6]), np.zeros(2), np.zeros(2, dtype=np.intp), np.ones(2))
     >>> every, nowhere = np.ones(2, dtype=bool), np.full(2, -1)
-    >>> move, = worthwhile_moves(load, share_out(load), MoveCosts(10.0, 20.0, 300.0), every, nowhere, every, every)
+    >>> move, = seeming_moves(load, share_out(load), MoveCosts(10.0, 20.0, 300.0), every, nowhere, every, every)
     >>> move.instance, move.engine, round(move.gain_core_s, 3), round(move.cost_core_s, 3)
     (1, 1, 90.0, 9.0)
     """
