@@ -94,7 +94,10 @@ class BenchFleet:
 
 
 def measure_cycles(tasks: int, engines: int, *, cycles: int, seed: int = 1) -> dict[str, float | int]:
-    """Median, 75th percentile and largest of the cycle times, with what was decided in them."""
+    """Median, 75th percentile and largest of the cycle times, with what was decided in them.
+
+    ``cpu_load`` is the part of a core that takes one report of every query and one cycle every ``fleet.every_s``.
+    """
     fleet = BenchFleet(tasks, engines, seed=seed)
     fleet.report()
     first_s, _ = fleet.cycle()
@@ -115,6 +118,7 @@ def measure_cycles(tasks: int, engines: int, *, cycles: int, seed: int = 1) -> d
         "largest_ms": 1000 * float(quartiles[2]),
         "first_ms": 1000 * first_s,
         "report_us": 1e6 * float(np.median(report_s)),
+        "cpu_load": (float(quartiles[0]) + tasks * float(np.median(report_s))) / fleet.logic.state.settings.every_s,
         "keep_ratios_changed": int(np.median(changed)),
         "moves": sum(moved),
     }

@@ -180,7 +180,10 @@ class QueryReport:
 
 @dataclass(frozen=True, slots=True)
 class QueryAdded:
-    """A query is to run; ``engine`` says where it runs already, None where it has yet to be placed."""
+    """A query is to run; ``engine`` says where it runs already, None where it has yet to be placed.
+
+    The engine must have been seen before.
+    """
 
     query: FleetQuery
     engine: str | None = None

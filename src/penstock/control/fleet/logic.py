@@ -141,10 +141,7 @@ class FleetLogic:
 
     def _added(self, event: QueryAdded) -> None:
         name = event.query.name
-        if name not in self.state.table.place:
-            self.state.table.add(name)
-        self.state.queries[name] = event.query
-        self.state.forget_graph()
+        self.state.add_query(event.query)
         if event.engine is None:
             self._unplace(name, "added")
         else:
@@ -152,11 +149,8 @@ class FleetLogic:
         self._ask_for_plan(f"{name} added")
 
     def _removed(self, query: QueryName) -> None:
-        if self.state.queries.pop(query, None) is None:
+        if not self.state.remove_query(query):
             return
-        self.state.forget_graph()  # before the row goes: what is in force is told by the rows as they are
-        self.state.table.remove(query)
-        self.state.moves.forget(query)
         self._waiting.pop(query, None)
         self._ask_for_plan(f"{query} removed")
 
@@ -288,8 +282,9 @@ class FleetLogic:
         logic = cls(settings)
         state = logic.state
         state.engines = EngineBook.restored(snapshot["engines"])
-        state.queries = {each["name"]: record.query_from_dict(each) for each in snapshot["queries"]}
         state.table = QueryTable.restored(snapshot["table"])
+        for each in snapshot["queries"]:
+            state.add_query(record.query_from_dict(each))
         state.moves = MoveLedger.restored(state.settings, snapshot["moves"])
         state.sent = {(query, stream): (ratio, path) for query, stream, ratio, path in snapshot["sent"]}
         logic._cycle.restore(snapshot["cycle"])

@@ -13,6 +13,7 @@ from penstock.control.fleet.engines import EngineBook
 from penstock.control.fleet.needs import FleetGraph, graph_of
 from penstock.control.fleet.scheduler import UNKNOWN_CORES
 from penstock.control.fleet.table import QueryTable
+from penstock.errors import InvalidGraphError
 
 if TYPE_CHECKING:
     from penstock.control.fleet.ledger import MoveLedger
@@ -31,8 +32,51 @@ class FleetState:
     engines: EngineBook = field(default_factory=EngineBook)
     table: QueryTable = field(default_factory=QueryTable)
     sent: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    _readers: dict[str, set[str]] = field(default_factory=dict)
     _graph: FleetGraph | None = None
     _sent_ratios: Floats | None = None
+
+    # ---- queries -------------------------------------------------------------------------------------------------
+
+    def add_query(self, query: FleetQuery) -> None:
+        """A query is there; one that would read what comes from itself is refused, and nothing changes."""
+        self._check_way_back(query)
+        self._forget_reader(query.name)
+        for stream in query.reads:
+            self._readers.setdefault(stream, set()).add(query.name)
+        if query.name not in self.table.place:
+            self.table.add(query.name)
+        self.queries[query.name] = query
+        self.forget_graph()
+
+    def remove_query(self, name: str) -> bool:
+        """A query is gone; gives whether it was there."""
+        if name not in self.queries:
+            return False
+        self.forget_graph()  # before the row goes: what is in force is told by the rows as they are
+        self._forget_reader(name)
+        del self.queries[name]
+        self.table.remove(name)
+        self.moves.forget(name)
+        return True
+
+    def _forget_reader(self, name: str) -> None:
+        for stream in self.queries[name].reads if name in self.queries else ():
+            self._readers[stream].discard(name)
+
+    def _check_way_back(self, query: FleetQuery) -> None:
+        """Walk along what it writes; a plan could not be made for ever after if a circle got in."""
+        ahead, seen = list(query.writes), set(query.writes)
+        while ahead:
+            stream = ahead.pop()
+            if stream in query.reads:
+                raise InvalidGraphError(
+                    f"query {str(query.name)!r} reads {stream!r}, which comes from itself; a stream must not lead back "
+                    "to a query that it came from"
+                )
+            behind = {each for reader in self._readers.get(stream, ()) for each in self.queries[reader].writes}
+            ahead += sorted(behind - seen)
+            seen |= behind
 
     # ---- the graph -----------------------------------------------------------------------------------------------
 
