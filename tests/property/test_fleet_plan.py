@@ -163,7 +163,7 @@ def test_a_worthwhile_move_brings_what_it_was_chosen_for(load: FleetLoad) -> Non
     grew = np.bincount(priority, weights=after.granted_cores - shares.granted_cores)
     decides = grew[np.abs(grew) > 1e-3][-1]
     assert decides > 0, "the highest priority that notices must gain"
-    cost_cores = sum(move.cost_core_s for move in moves) / costs.payback_s
+    cost_cores = sum(move.cost_core_s for move in moves) / costs.gaining_s
     assert max(grew.sum(), decides) >= cost_cores - ROUNDING
 
 

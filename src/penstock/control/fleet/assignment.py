@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 20_000
 """Steps of the search, some hundredths of a second: up to about ten instances it is exhaustive."""
+MOST_INSTANCES = 1_000
+"""Beyond so many not even one descent is made within a cycle of some milliseconds."""
 _ROUNDING = 1e-9
 
 
@@ -43,6 +45,8 @@ def find_assignment(
     np.subtract.at(room, engine_of[fixed], least_cores[fixed])
     free = np.flatnonzero(movable)
     order = free[np.argsort(-least_cores[free], kind="stable")]
+    if order.size > MOST_INSTANCES:
+        return None
     if least_cores[order].sum() > np.maximum(room, 0.0).sum() + _ROUNDING:
         return None
     choices = [_choices(int(each), engine_of, allowed, room) for each in order]

@@ -41,6 +41,7 @@ class FleetCycle:
         self._short_since: dict[str, float] = {}
         self._minima_short_since: dict[str, float] = {}
         self._said_not_worth: set[str] = set()
+        self._minima_lastingly_short = False
 
     def run(self, cause: str, now_s: float) -> list[Decision]:
         """Everything that follows from what is known now."""
@@ -53,7 +54,7 @@ class FleetCycle:
             # Who moves has left its engine before the CPU there is shared out.
             load = replace(load, engine_of=state.table["engine"].astype(np.intp))
             shares = share_out(load, state.settings.share_by)
-        decisions += self._infeasible(load, shares, cause, now_s)
+        decisions += self._infeasible(load, shares, cause)
         return decisions + self._keep_ratios(load, shares, cause)
 
     # ---- moves ---------------------------------------------------------------------------------------------------
@@ -66,13 +67,17 @@ class FleetCycle:
         shedding = self._lasting(self._short_since, short, quiet, now_s)
         movable = self._movable(load)
         barred = self._state.barred_engines(now_s)
-        if (minima_short & quiet).any():
-            found = relieve(load, self._state.table.names, engines.names, movable, barred, minima_short & quiet)
-            return self._relief(load, shares, found, cause, now_s)
+        self._minima_lastingly_short = bool(minima_short.any())
+        if minima_short.any():
+            found = relieve(load, self._state.table.names, engines.names, movable, barred, minima_short)
+            decisions = self._relief(load, shares, found, cause, now_s)
+            if decisions:
+                return decisions
+            # Nothing helps as things are: the search is not made again in every cycle.
+            short_names = [name for name, is_short in zip(engines.names, minima_short, strict=True) if is_short]
+            self._minima_short_since.update(dict.fromkeys(short_names, now_s))
         costs = MoveCosts(self._state.moves.downtime_s, self._state.moves.warm_up_s, settings.payback_s)
-        moves = worthwhile_moves(
-            load, shares, costs, movable, barred, shedding & quiet, quiet & engines.is_there, settings.share_by
-        )
+        moves = worthwhile_moves(load, shares, costs, movable, barred, shedding, quiet, settings.share_by)
         return [self._move(move, load, cause, "sheds rows that fit elsewhere", now_s) for move in moves]
 
     def _relief(
@@ -90,7 +95,7 @@ class FleetCycle:
         stopped = (flow_cores(load) * shares.task_accuracy[load.shape.task_of])[instances].sum()
         cost_core_s = float(costs.cost_core_s(stopped, lost[np.unique(targets)].sum() + loses[instances].sum()))
         short = np.maximum(0.0, load.short_cores[np.unique(sources)])
-        gain_core_s = float(short.sum()) * settings.payback_s
+        gain_core_s = float(short.sum()) * costs.gaining_s
         if gain_core_s <= cost_core_s:
             return self._not_worth(load, np.unique(sources).tolist(), gain_core_s, cost_core_s, cause)
         parts = len(found)
@@ -142,12 +147,12 @@ class FleetCycle:
         for place, name in enumerate(names):
             if short[place] > _ROUNDING and quiet[place]:
                 since.setdefault(name, now_s)
-            elif short[place] > _ROUNDING:
-                since[name] = now_s
             else:
                 since.pop(name, None)
+            if short[place] <= _ROUNDING:
                 self._said_not_worth.discard(name)
-        return np.array([name in since and now_s - since[name] >= after_s for name in names], dtype=bool)
+        lasting: Flags = np.array([name in since and now_s - since[name] >= after_s for name in names], dtype=bool)
+        return lasting & quiet
 
     def _quiet_engines(self) -> Flags:
         """Engines on which nobody warms up and from or to which nobody moves."""
@@ -199,14 +204,14 @@ class FleetCycle:
         sent[changed] = ratios[changed]
         return decisions
 
-    def _infeasible(self, load: FleetLoad, shares: FleetShares, cause: str, now_s: float) -> list[Decision]:
+    def _infeasible(self, load: FleetLoad, shares: FleetShares, cause: str) -> list[Decision]:
         """Say once of each query that its minimum lastingly does not fit, and once that it fits again."""
         state, shape = self._state, load.shape
         below_task = np.zeros(len(shape.tasks), dtype=bool)
         below_task[shape.sinks] = shares.accuracy < load.minimum - _ROUNDING
         told = state.table["is_below_minimum"] > 0
         below = below_task[shape.task_of]
-        if not self._lasting(self._minima_short_since, load.short_cores, self._quiet_engines(), now_s).any():
+        if not self._minima_lastingly_short:
             below &= told
         decisions: list[Decision] = []
         for place in np.flatnonzero(below != told).tolist():

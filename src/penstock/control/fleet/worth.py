@@ -43,6 +43,11 @@ class MoveCosts:
     warm_up_s: float
     payback_s: float
 
+    @property
+    def gaining_s(self) -> float:
+        """How long a move can bring something within the time in which it must pay: not while the query is down."""
+        return max(0.0, self.payback_s - self.downtime_s)
+
     def cost_core_s(self, cores: Floats | float, neighbours_lose_cores: Floats | float) -> Floats:
         """Core-seconds of work that a move delays or drops."""
         return np.asarray(self.downtime_s * np.asarray(cores) + self.warm_up_s * np.asarray(neighbours_lose_cores))
@@ -62,7 +67,7 @@ def worthwhile_moves(
     seeming = seeming_moves(load, shares, costs, movable, barred, sources, targets)
     for moves in (seeming, seeming[:1]):
         if moves:
-            gain_core_s = costs.payback_s * realised_cores(load, shares, moves, share_by)
+            gain_core_s = costs.gaining_s * realised_cores(load, shares, moves, share_by)
             if gain_core_s > sum(move.cost_core_s for move in moves):
                 return [replace(move, gain_core_s=gain_core_s / len(moves)) for move in moves]
     return []
@@ -123,7 +128,7 @@ def seeming_moves(
     >>> every, nowhere = np.ones(2, dtype=bool), np.full(2, -1)
     >>> move, = seeming_moves(load, share_out(load), MoveCosts(10.0, 20.0, 300.0), every, nowhere, every, every)
     >>> move.instance, move.engine, round(move.gain_core_s, 3), round(move.cost_core_s, 3)
-    (1, 1, 90.0, 9.0)
+    (1, 1, 87.0, 9.0)
     """
     sheds, short = sheds_on(load, shares)
     leaving = np.flatnonzero((short > _ROUNDING) & sources)
@@ -164,7 +169,7 @@ def _best(
     for level in (top, int(priority.min(initial=0))):
         usable = np.where(priority >= level, load.cores, load.least_cores)
         candidates = there[priority[there] <= top]
-        gain = costs.payback_s * gained_cores(usable, load, source, candidates, targets)
+        gain = costs.gaining_s * gained_cores(usable, load, source, candidates, targets)
         neighbours = lost[targets][None, :] + loses[candidates][:, None]
         cost = costs.cost_core_s(stopped[candidates][:, None], neighbours)
         worth = np.where(barred[candidates][:, None] == targets[None, :], -np.inf, gain - cost)
