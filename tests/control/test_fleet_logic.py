@@ -257,6 +257,21 @@ def test_what_has_no_guard_is_never_thinned_out() -> None:
     assert {each.query for each in _of(StreamKeepRatio, fleet.steps(10, *loads))} == {ADS}
 
 
+def test_a_query_that_dropped_nearly_all_gets_its_rows_back() -> None:
+    """What a query costs is not taken for boundless where it keeps next to nothing of what it reads."""
+    fleet = Fleet(engines=("east",))
+    fleet.running(_query("clicks", priority=9), "east")
+    fleet.running(_query("ads", priority=1, minimum=0.0), "east")
+    crowded = _report("clicks", "east", rows_per_s=890, core_s_per_row=0.001)
+    ads = _report("ads", "east", rows_per_s=300, core_s_per_row=0.001)
+    fleet.steps(10, crowded, ads)
+    starved = QueryReport(ADS, "east", 1.0, 0.01, (StreamReport("topic:ads", 300, 0.001, 0, 300),))
+    fleet.steps(120, crowded, starved)
+    free = _report("clicks", "east", rows_per_s=300, core_s_per_row=0.001)
+    decisions = fleet.steps(5, free, starved)
+    assert {each.query: each.value for each in _of(StreamKeepRatio, decisions)}[ADS] == 1.0
+
+
 def test_a_stream_that_leads_back_is_refused() -> None:
     """A query that would read what comes from itself is an error that names it, and the others run on."""
     fleet = Fleet(engines=("east",))

@@ -13,7 +13,7 @@ from penstock.control.fleet.engines import EngineBook
 from penstock.control.fleet.ledger import MoveLedger
 from penstock.control.fleet.scheduler import choose_engine
 from penstock.control.fleet.state import FleetState
-from penstock.control.fleet.table import QueryTable
+from penstock.control.fleet.table import QueryTable, cost_of_a_row
 from penstock.model.decision import Hold
 from penstock.model.fleet import (
     EngineLost,
@@ -171,7 +171,7 @@ class FleetLogic:
         kept = sum(each.kept_rows for each in event.inputs)
         read = sum(each.read_rows for each in event.inputs)
         accuracy = event.accuracy if event.accuracy is not None else (kept / read if read > 0 else 1.0)
-        cost = event.core_s / kept if kept > 0 else None
+        cost = cost_of_a_row(event)
         is_idle = read == 0 and not any(each.backlog_rows for each in event.inputs)
         minimum = self.state.task_minimum(event.query)
         settled = self.state.moves.settle(

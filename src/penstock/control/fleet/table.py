@@ -29,10 +29,32 @@ _COLUMNS = {
 }
 _JUMP = 1.5
 """A rate that in two reports is this many times what it was, or less than that part of it, is a change, no scatter."""
+_DROPPED_ROW = 0.05
+"""What a dropped row costs of a kept one: it is read and hashed, and nothing more."""
 _NEWS = 0.1
 """A rate that differs from the planned one by a tenth is worth a new plan before the next cycle."""
 _WAITING_NEWS_S = 1.0
 """So is a backlog that grew by a second of input."""
+
+
+def cost_of_a_row(report: QueryReport) -> float | None:
+    """Core-seconds of a row that is kept; None where less than one was.
+
+    A row that is dropped counts as a twentieth of one: by kept rows alone, a query that drops nearly all of them seems
+    ever dearer, is given ever less, and ends with nothing.
+
+    Examples
+    --------
+    >>> from penstock.model.fleet import QueryReport, StreamReport
+    >>> from penstock.model.query import QueryName
+    >>> inputs = (StreamReport("topic:in", read_rows=1000, kept_rows=100),)
+    >>> round(cost_of_a_row(QueryReport(QueryName("clicks"), "a", span_s=1.0, core_s=0.145, inputs=inputs)), 6)
+    0.001
+    """
+    kept = float(sum(each.kept_rows for each in report.inputs))
+    dropped = max(0.0, float(sum(each.read_rows for each in report.inputs)) - kept)
+    rows = kept + _DROPPED_ROW * dropped
+    return report.core_s / rows if rows >= 1.0 else None
 
 
 class QueryTable:
@@ -46,10 +68,10 @@ class QueryTable:
     >>> table = QueryTable()
     >>> table.add("clicks")
     >>> inputs = (StreamReport("topic:in", read_rows=500, kept_rows=250, backlog_rows=80),)
-    >>> table.observe(QueryReport(QueryName("clicks"), "a", span_s=5.0, core_s=1.0, inputs=inputs), FleetSettings())
+    >>> table.observe(QueryReport(QueryName("clicks"), "a", span_s=5.0, core_s=1.05, inputs=inputs), FleetSettings())
     True
     >>> table["arrived_rows_per_s"].tolist(), table["core_s_per_row"].tolist(), table["cores"].tolist()
-    ([100.0], [0.004], [0.2])
+    ([100.0], [0.004], [0.21])
     """
 
     def __init__(self) -> None:
@@ -99,8 +121,8 @@ class QueryTable:
         self._follow("kept_rows_per_s", "kept_turn", place, kept, keep)
         self._follow("cores", "cores_turn", place, report.core_s / report.span_s, keep)
         self._columns["backlog_rows"][place] = backlog
-        if kept > 0 and (learn_cost or math.isnan(self["core_s_per_row"][place])):
-            cost = report.core_s / (kept * report.span_s)
+        cost = cost_of_a_row(report)
+        if cost is not None and (learn_cost or math.isnan(self["core_s_per_row"][place])):
             old = float(self["core_s_per_row"][place])
             part = 0.5 ** (report.span_s / settings.memory_s)
             self._columns["core_s_per_row"][place] = cost if math.isnan(old) else part * old + (1 - part) * cost
