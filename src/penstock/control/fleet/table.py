@@ -70,7 +70,7 @@ class QueryTable:
     >>> inputs = (StreamReport("topic:in", read_rows=500, kept_rows=250, backlog_rows=80),)
     >>> table.observe(QueryReport(QueryName("clicks"), "a", span_s=5.0, core_s=1.05, inputs=inputs), FleetSettings())
     True
-    >>> table["arrived_rows_per_s"].tolist(), table["core_s_per_row"].tolist(), table["cores"].tolist()
+    >>> table["arrived_rows_per_s"].tolist(), table["core_s_per_row"].tolist(), table["cores"].round(3).tolist()
     ([100.0], [0.004], [0.21])
     """
 

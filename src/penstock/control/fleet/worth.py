@@ -132,6 +132,9 @@ def seeming_moves(
     """
     sheds, short = sheds_on(load, shares)
     leaving = np.flatnonzero((short > _ROUNDING) & sources)
+    if not leaving.size:
+        return []
+    ground = _Ground(load, shares, costs, barred)
     found: list[WorthwhileMove] = []
     taken: set[int] = set()
     for source in leaving[np.argsort(-short[leaving], kind="stable")][:MOST_SOURCES]:
@@ -140,7 +143,8 @@ def seeming_moves(
         if not open_to.size or not there.size or source in taken:
             continue
         roomiest = open_to[np.argsort(short[open_to], kind="stable")][:MOST_TARGETS]
-        best = _best(load, shares, costs, int(source), there, roomiest, barred, sheds)
+        top = int(ground.priority[(load.engine_of == source) & sheds].max(initial=0))
+        best = ground.best(int(source), there, roomiest, top)
         if best is not None:
             found.append(best)
             taken |= {int(source), best.engine}
@@ -156,31 +160,37 @@ def sheds_on(load: FleetLoad, shares: FleetShares) -> tuple[Flags, Floats]:
     return sheds, np.where(is_shedding, short, np.minimum(short, 0.0))
 
 
-def _best(
-    load: FleetLoad, shares: FleetShares, costs: MoveCosts, source: int, there: Indices, targets: Indices,
-    barred: Indices, sheds: Flags,
-) -> WorthwhileMove | None:  # fmt: skip
-    priority = load.task_priority[load.shape.task_of]
-    on_source = load.engine_of == source
-    top = int(priority[on_source & sheds].max(initial=0))
-    loses = cores_lost_at_minimum(load, shares)
-    lost = by_engine(loses, load.engine_of, load.available.size)
-    stopped = flow_cores(load) * shares.task_accuracy[load.shape.task_of]
-    for level in (top, int(priority.min(initial=0))):
-        usable = np.where(priority >= level, load.cores, load.least_cores)
+class _Ground:
+    """What all moves of one plan are judged by, reckoned once."""
+
+    def __init__(self, load: FleetLoad, shares: FleetShares, costs: MoveCosts, barred: Indices) -> None:
+        self._load, self._costs, self._barred = load, costs, barred
+        self.priority = load.task_priority[load.shape.task_of]
+        self._least = load.least_cores
+        self._loses = cores_lost_at_minimum(load, shares)
+        self._lost = by_engine(self._loses, load.engine_of, load.available.size)
+        self._stopped = flow_cores(load) * shares.task_accuracy[load.shape.task_of]
+        self._lowest = int(self.priority.min(initial=0))
+
+    def best(self, source: int, there: Indices, targets: Indices, top: int) -> WorthwhileMove | None:
+        """The move of one of these instances to one of these engines that is worth most, if any is worth anything."""
+        priority = self.priority
         candidates = there[priority[there] <= top]
-        gain = costs.gaining_s * gained_cores(usable, load, source, candidates, targets)
-        neighbours = lost[targets][None, :] + loses[candidates][:, None]
-        cost = costs.cost_core_s(stopped[candidates][:, None], neighbours)
-        worth = np.where(barred[candidates][:, None] == targets[None, :], -np.inf, gain - cost)
-        good = (worth > 0).any(axis=1)
-        if good.any():
-            lowest = priority[candidates] == priority[candidates][good].min()
-            row, column = np.unravel_index(np.argmax(np.where(lowest[:, None], worth, -np.inf)), worth.shape)
-            return WorthwhileMove(
-                int(candidates[row]), int(targets[column]), float(gain[row, column]), float(cost[row, column])
-            )
-    return None
+        neighbours = self._lost[targets][None, :] + self._loses[candidates][:, None]
+        cost = self._costs.cost_core_s(self._stopped[candidates][:, None], neighbours)
+        is_barred = self._barred[candidates][:, None] == targets[None, :]
+        for level in (top, self._lowest):
+            usable = np.where(priority >= level, self._load.cores, self._least)
+            gain = self._costs.gaining_s * gained_cores(usable, self._load, source, candidates, targets)
+            worth = np.where(is_barred, -np.inf, gain - cost)
+            good = (worth > 0).any(axis=1)
+            if good.any():
+                lowest = priority[candidates] == priority[candidates][good].min()
+                row, column = np.unravel_index(np.argmax(np.where(lowest[:, None], worth, -np.inf)), worth.shape)
+                return WorthwhileMove(
+                    int(candidates[row]), int(targets[column]), float(gain[row, column]), float(cost[row, column])
+                )
+        return None
 
 
 def flow_cores(load: FleetLoad) -> Floats:
