@@ -74,10 +74,11 @@ def worthwhile_moves(
 
 
 def realised_cores(load: FleetLoad, shares: FleetShares, moves: Sequence[WorthwhileMove], share_by: str) -> float:
-    """Cores more in use for rows once these moves are done; zero where a priority loses that no higher one gains for.
+    """Cores more in use for rows once these moves are done; zero where a priority loses and none above it gains.
 
     Engines are not alone: a sink whose rows pass through several gains nothing where another of them is full. The
-    highest priority for which anything changes decides, and what it gains or all together gain counts.
+    highest priority for which anything changes must gain; what counts is the most that it and those next below gain
+    together.
     """
     engine_of = load.engine_of.copy()
     engine_of[[move.instance for move in moves]] = [move.engine for move in moves]
@@ -87,7 +88,7 @@ def realised_cores(load: FleetLoad, shares: FleetShares, moves: Sequence[Worthwh
     changed = np.flatnonzero(np.abs(by_priority) > _NOTICED_CORES)
     if not changed.size or by_priority[changed[-1]] < 0:
         return 0.0
-    return float(max(by_priority[changed[-1]], grew.sum()))
+    return float(np.cumsum(by_priority[::-1]).max())
 
 
 def seeming_moves(
@@ -107,9 +108,10 @@ def seeming_moves(
 
     cores, for as long as it must pay; it costs its own work and that of all behind it while it is down, and what it and
     the neighbours on the new engine, with all behind them, lose at their minimum while it warms up. This is looked at
-    for the highest priority that sheds on the engine first, with all below at their minimum, then for all together: a
-    query of low priority makes room for a high one even where no engine has room for both, and never the other way
-    round. Among those worth it the lowest priority moves, and of these the one that gains most beyond its cost.
+    for every priority that sheds on the engine, from the highest down, with all below at their minimum, then for all
+    together: a query of low priority makes room for a high one even where no engine has room for both, and never the
+    other way round. Among those worth it the lowest priority moves, and of these the one that gains most beyond its
+    cost.
 
     Parameters
     ----------
@@ -143,8 +145,8 @@ def seeming_moves(
         if not open_to.size or not there.size or source in taken:
             continue
         roomiest = open_to[np.argsort(short[open_to], kind="stable")][:MOST_TARGETS]
-        top = int(ground.priority[(load.engine_of == source) & sheds].max(initial=0))
-        best = ground.best(int(source), there, roomiest, top)
+        levels = np.unique(ground.priority[(load.engine_of == source) & sheds])[::-1]
+        best = ground.best(int(source), there, roomiest, levels)
         if best is not None:
             found.append(best)
             taken |= {int(source), best.engine}
@@ -172,14 +174,14 @@ class _Ground:
         self._stopped = flow_cores(load) * shares.task_accuracy[load.shape.task_of]
         self._lowest = int(self.priority.min(initial=0))
 
-    def best(self, source: int, there: Indices, targets: Indices, top: int) -> WorthwhileMove | None:
+    def best(self, source: int, there: Indices, targets: Indices, levels: Indices) -> WorthwhileMove | None:
         """The move of one of these instances to one of these engines that is worth most, if any is worth anything."""
         priority = self.priority
-        candidates = there[priority[there] <= top]
+        candidates = there[priority[there] <= levels.max(initial=0)]
         neighbours = self._lost[targets][None, :] + self._loses[candidates][:, None]
         cost = self._costs.cost_core_s(self._stopped[candidates][:, None], neighbours)
         is_barred = self._barred[candidates][:, None] == targets[None, :]
-        for level in (top, self._lowest):
+        for level in (*levels, self._lowest):
             usable = np.where(priority >= level, self._load.cores, self._least)
             gain = self._costs.gaining_s * gained_cores(usable, self._load, source, candidates, targets)
             worth = np.where(is_barred, -np.inf, gain - cost)
