@@ -68,8 +68,8 @@ def _checks_2(run: FleetRun) -> list[Row]:
     ranked = ("KNNSrc1", "TDSnk1-0", "TDSnk2")
     low, kept = (mean_of(run, name, "accuracy", 190, 300) for name in ranked[:2])
     grown, beyond = ([mean_of(run, name, "accuracy", *span) for name in ranked] for span in ((370, 480), (580, 660)))
-    before = [_lowest(run, name, 301, 330) for name in ranked[1:]]
-    first = next((str(move.query) for _, move in run.moves), "none")
+    moved_s, first = next(((at_s, str(move.query)) for at_s, move in run.moves), (330.0, "none"))
+    before = [_lowest(run, name, 301, moved_s - 1) for name in ranked[1:]]
     late = _late_part(run, "TDSnk2")
     return [
         _check("KNN grows (B): KNN, TDSnk1", "KNN below 1, TDSnk1 all", _text(low, kept), low < _ALL < kept),
