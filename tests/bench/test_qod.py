@@ -18,7 +18,7 @@ def test_a_cycle_gives_out_no_more_than_there_is() -> None:
     """What the benchmark measures is a plan that fits: low priorities are shed, and engines are not overbooked."""
     fleet = BenchFleet(200, 4)
     fleet.report()
-    _, decisions = fleet.cycle()
+    _, _, decisions = fleet.cycle()
     ratios = [each.keep_ratio for each in decisions if isinstance(each, StreamKeepRatio)]
     assert min(ratios) < 0.9
     assert all(0.0 <= ratio <= 1.0 for ratio in ratios)
