@@ -65,11 +65,10 @@ def worthwhile_moves(
 ) -> list[WorthwhileMove]:
     """Moves that bring more than they cost, as the plan with them shows: all that seem to, else the first of them."""
     seeming = seeming_moves(load, shares, costs, movable, barred, sources, targets)
-    for moves in (seeming, seeming[:1]):
-        if moves:
-            gain_core_s = costs.gaining_s * realised_cores(load, shares, moves, share_by)
-            if gain_core_s > sum(move.cost_core_s for move in moves):
-                return [replace(move, gain_core_s=gain_core_s / len(moves)) for move in moves]
+    for moves in (seeming, seeming[:1])[: len(seeming)]:
+        gain_core_s = costs.gaining_s * realised_cores(load, shares, moves, share_by)
+        if gain_core_s > sum(move.cost_core_s for move in moves):
+            return [replace(move, gain_core_s=gain_core_s / len(moves)) for move in moves]
     return []
 
 
