@@ -152,8 +152,8 @@ MISTAKES = {
     "unknown section, nothing close": (
         "[executors]\n[zzz]\n",
         (
-            "line 2: there is no section [zzz]: known: queries, executors, admission, shedding, store, observe, "
-            "scaling, directives, repay, graph"
+            "line 2: there is no section [zzz]: known: queries, executors, engines, applications, admission, shedding, "
+            "store, observe, scaling, directives, repay, graph, fleet, agents"
         ),
     ),
     "key outside a section": (

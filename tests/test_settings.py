@@ -125,7 +125,7 @@ def test_later_sources_win(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[store]\npat = 1\n", "did you mean 'store.path'"),
-        ("[nothing]\nx = 1\n", "no such section; known: queries, executors, admission"),
+        ("[nothing]\nx = 1\n", "no such section; known: queries, executors, engines, applications, admission"),
         ("[stor]\n", r"no such section; did you mean 'store'\?"),
         ("path = 1\n", r"must be a section: \[path\]"),
         ("[store\n", "not valid TOML"),

@@ -31,7 +31,15 @@ from penstock.model.goal import MAX_PRIORITY, MIN_PRIORITY, Goal
 from penstock.model.query import QueryName
 from penstock.model.scaling import ONLINE_POLICIES
 from penstock.model.toml_lines import KeyPath, line_of, toml_lines
-from penstock.settings import DECLARATION_SECTIONS, Settings, allowed_values, closest, overlaid, suggestion
+from penstock.settings import (
+    DECLARATION_SECTIONS,
+    FLEET_SECTIONS,
+    Settings,
+    allowed_values,
+    closest,
+    overlaid,
+    suggestion,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -245,9 +253,22 @@ def _parsed(
 ) -> Declaration:
     text = _text(content, str(path))
     tree, lines = _tree(text, str(path))
-    reader = _Reader(str(path), tree, lines)
+    reader = DeclarationReader(str(path), tree, lines)
+    _refuse_fleet(reader, tree)
     application, settings = reader.application(), reader.settings()
     return Declaration(application, overlaid(settings, environment=environment, arguments=arguments), path, lines)
+
+
+def _refuse_fleet(reader: DeclarationReader, tree: Mapping[str, Any]) -> None:
+    for section in FLEET_SECTIONS:
+        if section in tree:
+            problem = f"[{section}] is for several engines, and this is one session"
+            reader.refuse((section,), problem, "start the file with 'penstock up', or leave the section out")
+
+
+def parse_toml(path: Path) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
+    """The tree of a TOML file, and the line of every key in it; what cannot be read is told with its line."""
+    return _tree(_text(_content(path), str(path)), str(path))
 
 
 def _text(content: bytes, path: str) -> str:
@@ -290,13 +311,33 @@ def _syntax_problem(message: str) -> tuple[str, str]:
 # -- what it says ------------------------------------------------------------------------------------------------------
 
 
-class _Reader:
-    """Makes an application and settings of a TOML tree, or says on which line that cannot be done."""
+class DeclarationReader:
+    """Makes an application and settings of a TOML tree, or says on which line that cannot be done.
 
-    def __init__(self, path: str, tree: Mapping[str, Any], lines: Mapping[KeyPath, int]) -> None:
+    Parameters
+    ----------
+    path, tree, lines
+        The file, what is in it, and where.
+    above
+        Tables around the tree, where it is a part of the file.
+    more_query_keys
+        Keys of a query that somebody else reads.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        tree: Mapping[str, Any],
+        lines: Mapping[KeyPath, int],
+        *,
+        above: KeyPath = (),
+        more_query_keys: Collection[str] = (),
+    ) -> None:
         self._path = path
         self._tree = tree
         self._lines = lines
+        self._above = above
+        self._query_keys = (*_QUERY_KEYS, *more_query_keys)
         self._check_sections()
 
     def application(self) -> Application:
@@ -305,7 +346,7 @@ class _Reader:
         way = way_back(queries)
         if way:
             problem = f"query {str(way[0])!r} reads what comes from itself: {' -> '.join(way)}"
-            self._refuse(("queries", way[0]), problem, "take a stream out of the reads or writes of one of them")
+            self.refuse(("queries", way[0]), problem, "take a stream out of the reads or writes of one of them")
         return Application(queries, self._executors())
 
     def settings(self) -> Settings:
@@ -319,11 +360,11 @@ class _Reader:
             kind: type[object] = type(option.default)
             fits = isinstance(value, kind) if kind in {bool, str} else _is_number(value)
             if not fits:
-                self._refuse((section, name), f"{key} is {_described(value)}", allowed)
+                self.refuse((section, name), f"{key} is {described(value)}", allowed)
             try:
                 Settings().with_values({key: value})
             except InvalidSettingError:
-                self._refuse((section, name), f"{key} = {_shown(value)} is not allowed", allowed)
+                self.refuse((section, name), f"{key} = {_shown(value)} is not allowed", allowed)
             values[key] = value
         return Settings().with_values(values)
 
@@ -336,101 +377,100 @@ class _Reader:
         for section, content in self._tree.items():
             if section not in known:
                 if isinstance(content, dict | list):
-                    self._refuse((section,), f"there is no section [{section}]", suggestion(section, known))
-                self._refuse(
+                    self.refuse((section,), f"there is no section [{section}]", suggestion(section, known))
+                self.refuse(
                     (section,), f"{section!r} stands outside any section", "write it below one such as [queries.NAME]"
                 )
             if section != "queries" and not isinstance(content, dict):
-                self._refuse((section,), f"{section!r} is {_described(content)}", f"write [{section}], its keys below")
+                self.refuse((section,), f"{section!r} is {described(content)}", f"write [{section}], its keys below")
             if section in keys:
-                self._check_keys((section,), content, keys[section], f"section [{section}]")
+                self.check_keys((section,), content, keys[section], f"section [{section}]")
         if "executors" not in self._tree and not any(self._tree.values()):
             problem = "nothing is declared"
-            self._refuse((), problem, 'write a section for each query: [queries.NAME] with latency = "5 seconds" below')
+            self.refuse((), problem, 'write a section for each query: [queries.NAME] with latency = "5 seconds" below')
 
-    def _check_keys(self, path: KeyPath, content: Mapping[str, Any], known: Collection[str], owner: str) -> None:
+    def check_keys(self, path: KeyPath, content: Mapping[str, Any], known: Collection[str], owner: str) -> None:
+        """Refuse a key that the owner does not have."""
         for key in content:
             if key not in known:
-                self._refuse((*path, key), f"{owner} has no key {key!r}", suggestion(key, known))
+                self.refuse((*path, key), f"{owner} has no key {key!r}", suggestion(key, known))
 
     def _queries(self) -> Mapping[str, Any]:
         queries = self._tree.get("queries", {})
         if not isinstance(queries, dict):
-            self._refuse(("queries",), f"'queries' is {_described(queries)}", "write [queries.NAME] for each query")
+            self.refuse(("queries",), f"'queries' is {described(queries)}", "write [queries.NAME] for each query")
         return queries
 
     def _query(self, name: str, content: object) -> QueryDeclaration:
         path = ("queries", name)
         if not name.strip():
-            self._refuse(
-                path, "a query has an empty name", "write [queries.NAME] with the name that queryName gives it"
-            )
+            self.refuse(path, "a query has an empty name", "write [queries.NAME] with the name that queryName gives it")
         if not isinstance(content, dict):
-            if name in _QUERY_KEYS:
-                self._refuse(path, f"{name!r} belongs to no query", "write it below [queries.NAME]")
-            self._refuse(path, f"query {name!r} is {_described(content)}", f"write [queries.{name}], its keys below")
-        self._check_keys(path, content, _QUERY_KEYS, f"query {name!r}")
+            if name in self._query_keys:
+                self.refuse(path, f"{name!r} belongs to no query", "write it below [queries.NAME]")
+            self.refuse(path, f"query {name!r} is {described(content)}", f"write [queries.{name}], its keys below")
+        self.check_keys(path, content, self._query_keys, f"query {name!r}")
         goal = Goal(**{key: self._goal_value(name, key, content[key]) for key in _GOAL_KEYS if key in content})
         reads, writes = (self._streams(name, key, content.get(key, [])) for key in _STREAM_KEYS)
         both = next((stream for stream in reads if stream in writes), None)
         if both is not None:
             problem = f"query {name!r} reads and writes {both!r}"
-            self._refuse((*path, "writes"), problem, "let it write to another stream")
+            self.refuse((*path, "writes"), problem, "let it write to another stream")
         return QueryDeclaration(goal, reads, writes, self._repay(name, content.get(_REPAY, REPAY_NEVER)))
 
     def _repay(self, name: str, value: object) -> str:
         if value not in REPAY_CHOICES:
             remedy = f"write one of {', '.join(map(json.dumps, REPAY_CHOICES))}"
-            self._refuse(("queries", name, _REPAY), f"{_REPAY} of query {name!r} is {_described(value)}", remedy)
+            self.refuse(("queries", name, _REPAY), f"{_REPAY} of query {name!r} is {described(value)}", remedy)
         return str(value)
 
     def _goal_value(self, name: str, key: str, value: object) -> Any:  # noqa: ANN401 - as wide as the fields of a goal
         path = ("queries", name, key)
         fits = {"latency": _is_number(value) or isinstance(value, str), "priority": _is_whole(value)}
         if not fits.get(key, _is_number(value)):
-            self._refuse(path, f"{key} of query {name!r} is {_described(value)}", f"write {_GOAL_KEYS[key]}")
+            self.refuse(path, f"{key} of query {name!r} is {described(value)}", f"write {_GOAL_KEYS[key]}")
         if key in {"minimum_accuracy", "weight"}:
             value = _number(value)
         try:
             Goal(**{key: value})  # type: ignore[arg-type]
         except InvalidGoalError as error:
             problem, _, remedy = str(error).rpartition(": ")
-            self._refuse(path, problem or str(error), remedy if problem else f"change {key} of query {name!r}")
+            self.refuse(path, problem or str(error), remedy if problem else f"change {key} of query {name!r}")
         return value
 
     def _streams(self, name: str, key: str, value: object) -> tuple[str, ...]:
         path, owner = ("queries", name, key), f"{key} of query {name!r}"
         remedy = f'write a list of texts, such as {key} = ["topic:clicks"]'
         if not isinstance(value, list):
-            self._refuse(path, f"{owner} is {_described(value)}", remedy)
+            self.refuse(path, f"{owner} is {described(value)}", remedy)
         for stream in value:
             if not isinstance(stream, str):
-                self._refuse(path, f"{owner} holds {_described(stream)}", remedy)
+                self.refuse(path, f"{owner} holds {described(stream)}", remedy)
             if not stream.strip():
-                self._refuse(path, f"{owner} holds an empty name", 'name the stream, such as "topic:clicks"')
+                self.refuse(path, f"{owner} holds an empty name", 'name the stream, such as "topic:clicks"')
         return tuple(value)
 
     def _executors(self) -> ExecutorsDeclaration | None:
         content = self._tree.get("executors")
         if content is None:
             return None
-        self._check_keys(("executors",), content, _EXECUTORS_KEYS, "section [executors]")
+        self.check_keys(("executors",), content, _EXECUTORS_KEYS, "section [executors]")
         bounds = self._bounds({key: self._count(key, content[key]) for key in _COUNT_KEYS if key in content})
         policy = content.get("policy", ExecutorsDeclaration().policy)
         if policy not in ONLINE_POLICIES:
             close = closest(policy, ONLINE_POLICIES) if isinstance(policy, str) else None
             remedy = f"write one of {', '.join(ONLINE_POLICIES)}"
             hint = f"did you mean {close!r}? or {remedy}"
-            self._refuse(("executors", "policy"), f"policy is {_described(policy)}", hint if close else remedy)
+            self.refuse(("executors", "policy"), f"policy is {described(policy)}", hint if close else remedy)
         return ExecutorsDeclaration(bounds, policy, self._budget(content.get(_BUDGET), bounds.min_executors))
 
     def _count(self, key: str, value: object) -> int:
         least = 0 if key == "standby" else 1
         remedy = f"write a whole number from {least} up"
         if not isinstance(value, int) or isinstance(value, bool):
-            self._refuse(("executors", key), f"{key} of [executors] is {_described(value)}", remedy)
+            self.refuse(("executors", key), f"{key} of [executors] is {described(value)}", remedy)
         if value < least:
-            self._refuse(("executors", key), f"{key} of [executors] is {_shown(value)}", remedy)
+            self.refuse(("executors", key), f"{key} of [executors] is {_shown(value)}", remedy)
         return value
 
     def _bounds(self, counts: Mapping[str, int]) -> ExecutorBounds:
@@ -440,13 +480,13 @@ class _Reader:
         first, standby = counts.get("first"), counts.get("standby", default.standby)
         told = f"maximum {high}" if "maximum" in counts else f"maximum {high}, the default"
         if low > high:
-            self._refuse(("executors", "minimum"), f"minimum {low} is above {told}", "lower minimum or raise maximum")
+            self.refuse(("executors", "minimum"), f"minimum {low} is above {told}", "lower minimum or raise maximum")
         if first is not None and not low <= first <= high:
             problem = f"first {first} is not from minimum {low} to {told}"
-            self._refuse(("executors", "first"), problem, "write a number between the two")
+            self.refuse(("executors", "first"), problem, "write a number between the two")
         if standby >= high:
             problem = f"standby {standby} is not below {told}, which counts those on standby too"
-            self._refuse(("executors", "standby"), problem, "lower standby or raise maximum")
+            self.refuse(("executors", "standby"), problem, "lower standby or raise maximum")
         return ExecutorBounds(low, high, first, standby)
 
     def _budget(self, value: object, minimum: int) -> float | None:
@@ -454,17 +494,18 @@ class _Reader:
             return None
         path, least = ("executors", _BUDGET), HOURS_A_DAY * minimum
         if not _is_number(value):
-            self._refuse(path, f"{_BUDGET} is {_described(value)}", f"write a number from {least} up")
+            self.refuse(path, f"{_BUDGET} is {described(value)}", f"write a number from {least} up")
         budget = _number(value)
         if not math.isfinite(budget):
-            self._refuse(path, f"{_BUDGET} is {_shown(value)}", f"write a number from {least} up, or leave it out")
+            self.refuse(path, f"{_BUDGET} is {_shown(value)}", f"write a number from {least} up, or leave it out")
         if budget < least:
             problem = f"{_BUDGET} {_shown(value)} is less than the minimum of {minimum} takes in a day"
-            self._refuse(path, problem, f"write {least} or more, or lower minimum")
+            self.refuse(path, problem, f"write {least} or more, or lower minimum")
         return budget
 
-    def _refuse(self, path: KeyPath, problem: str, remedy: str) -> NoReturn:
-        raise InvalidDeclarationError(self._path, line_of(self._lines, path), problem, remedy)
+    def refuse(self, path: KeyPath, problem: str, remedy: str) -> NoReturn:
+        """Say on which line something cannot be as it is written."""
+        raise InvalidDeclarationError(self._path, line_of(self._lines, (*self._above, *path)), problem, remedy)
 
 
 def _is_number(value: object) -> bool:
@@ -488,12 +529,12 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else reprlib.repr(value)
 
 
-def _described(value: object) -> str:
+def described(value: object) -> str:
     """A value and its kind, as people call it.
 
     Examples
     --------
-    >>> _described("high"), _described(True), _described(["a"])
+    >>> described("high"), described(True), described(["a"])
     ("'high', a text", 'true', 'a list')
     """
     if isinstance(value, list | dict):

@@ -21,7 +21,12 @@
     ├── MissingExtraError         a package that only some parts need, with the command that installs it
     ├── ArtifactError             jars that cannot be resolved or found
     ├── BrokerError               a Kafka broker, topic or group that does not do what was asked
-    └── ClusterError              a Spark cluster or engine that does not start, stop, answer or fit
+    ├── ClusterError              a Spark cluster or engine that does not start, stop, answer or fit
+    └── FleetError                several engines: one that does not answer, or is asked for what it must not do
+        ├── ModuleRefusedError    an application module that is not in the configured paths, or does not import
+        ├── CheckpointOwnerError  a checkpoint that belongs to another query, or to a later run
+        ├── AgentError            what an engine's agent refused, in its words
+        └── AgentUnreachableError an engine whose agent does not answer
 """
 
 from __future__ import annotations
@@ -161,3 +166,27 @@ class BrokerError(PenstockError):
 
 class ClusterError(PenstockError):
     """A Spark cluster that does not start, stop or answer, or an engine that cannot be as it is described."""
+
+
+class FleetError(PenstockError):
+    """Engines that do not start or answer, or that are asked for what they must not do."""
+
+
+class ModuleRefusedError(FleetError):
+    """An application module that is not in the configured paths, does not import, or has no such function."""
+
+
+class CheckpointOwnerError(FleetError):
+    """A checkpoint that belongs to another query, or that a later run has taken over."""
+
+
+class AgentError(FleetError):
+    """What an engine's agent refused; ``kind`` is the error that it had."""
+
+    def __init__(self, text: str, *, kind: str = "AgentError") -> None:
+        self.kind = kind
+        super().__init__(text)
+
+
+class AgentUnreachableError(FleetError):
+    """An engine whose agent does not answer; nobody knows whether it did what it was asked for."""

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
 ENVIRONMENT_PREFIX = "PENSTOCK_"
-DECLARATION_SECTIONS = ("queries", "executors")
+FLEET_SECTIONS = ("engines", "applications")
+"""Sections of a file that declares several engines: :func:`penstock.fleet_declaration.read_fleet` reads them."""
+
+DECLARATION_SECTIONS = ("queries", "executors", *FLEET_SECTIONS)
 """Sections that a file may hold beside the settings: :func:`penstock.declaration.read_declaration` reads them."""
 
 _VARIABLES_OF_COMMANDS = frozenset({"PENSTOCK_TRACES"})
@@ -266,6 +269,35 @@ class FleetSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How the control side and the agents of engines deal with one another."""
+
+    every_s: float = _option(1.0, "How often every engine is asked how it is.", unit="s", low=0.1, high=3600)
+    lost_after_s: float = _option(
+        12.0, "An engine that has not answered for so long is given up: it is killed where that is possible, and its "
+        "queries start elsewhere.",
+        unit="s", low=1, high=3600,
+    )  # fmt: skip
+    lease_s: float = _option(
+        15.0, "How long an engine that cannot be killed from here lets its queries run without being asked; they start "
+        "elsewhere when that is over.",
+        unit="s", low=1, high=3600,
+    )  # fmt: skip
+    drain_s: float = _option(
+        2.0, "How long a query that is to stop may take to finish its batch; a batch that is cut off runs again.",
+        unit="s", low=0, high=3600,
+    )  # fmt: skip
+    start_s: float = _option(
+        120.0, "How long an engine may take to start, until it answers.", unit="s", low=5, high=3600
+    )
+    retry_s: float = _option(
+        30.0, "How long a query that failed on its engine waits before it is started again; doubled each time it fails "
+        "at once.",
+        unit="s", low=1, high=86_400,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All sections."""
 
@@ -278,6 +310,7 @@ class Settings:
     repay: RepaySettings = field(default_factory=RepaySettings)
     graph: GraphSettings = field(default_factory=GraphSettings)
     fleet: FleetSettings = field(default_factory=FleetSettings)
+    agents: AgentSettings = field(default_factory=AgentSettings)
 
     def __post_init__(self) -> None:
         for key, option, value in self.options():
