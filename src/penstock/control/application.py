@@ -17,10 +17,12 @@ from penstock.control.events import (
     Event,
     ExecutorsSeen,
     GoalChanged,
+    KeepBoundsChanged,
     QueryEnded,
     QueryStarted,
     Tick,
 )
+from penstock.control.priority import KeepBounds
 from penstock.control.query_logic import QueryLogic, QueryState
 from penstock.control.scaling.by_name import guarded
 from penstock.control.scaling_numbers import scaler_setup
@@ -58,6 +60,7 @@ class ApplicationState:
     graph: object | None = None
     scaling: ScalingTierState | None = None
     workloads: Mapping[QueryName, WorkloadState] = field(default_factory=dict)
+    bounds: Mapping[QueryName, KeepBounds] = field(default_factory=dict)
 
 
 class ApplicationLogic:
@@ -95,6 +98,7 @@ class ApplicationLogic:
         self._enforced = enforced
         self._policy, self._learned = policy, learned
         self._queries: dict[QueryName, _Query] = {}
+        self._bounds: dict[QueryName, KeepBounds] = {}
         self._engine = EngineCoordinator(cores=cores)
         self._graph = self._new_graph()
         self._scaling: ScalingTier | None = None
@@ -113,6 +117,7 @@ class ApplicationLogic:
             BatchFinished: self._on_finished,
             ExecutorsSeen: self._on_executors,
             GoalChanged: self._on_goal,
+            KeepBoundsChanged: self._on_keep_bounds,
             Tick: self._on_tick,
         }
         return decide[type(event)](event)
@@ -125,6 +130,7 @@ class ApplicationLogic:
             None if self._graph is None else self._graph.snapshot(),
             None if self._scaling is None else self._scaling.snapshot(),
             {name: query.workload.snapshot() for name, query in self._queries.items()},
+            dict(self._bounds),
         )
 
     def query(self, name: QueryName) -> QueryLogic | None:
@@ -162,6 +168,8 @@ class ApplicationLogic:
             answered=event.answered,
         )
         self._queries[spec.name] = _Query(logic, QueryWorkload(), event.query_id)
+        if spec.name in self._bounds:
+            logic.set_keep_bounds(self._bounds[spec.name])
         self.application = self.application.with_goal(spec.name, event.goal)
         if self._graph is not None:
             self._graph.query_started(spec.name)
@@ -200,6 +208,16 @@ class ApplicationLogic:
             self._graph.goal_changed(event.query, event.goal)
         self._scale_for_goals()
         return [self._govern(event.query, event.goal, f"asked by {event.asked_by}")]
+
+    def _on_keep_bounds(self, event: KeepBoundsChanged) -> list[Decision]:
+        """Whoever plans for all engines knows what this one's own queries cannot tell: its bounds win over theirs."""
+        self._bounds.pop(event.query, None)
+        if event.bounds != KeepBounds():
+            self._bounds[event.query] = event.bounds
+        found = self._queries.get(event.query)
+        if found is not None:
+            found.logic.set_keep_bounds(event.bounds)
+        return []
 
     def _govern(self, name: QueryName, goal: Goal, cause: str) -> Govern:
         target_s = self._queries[name].logic.target_batch_s
@@ -294,7 +312,7 @@ class ApplicationLogic:
             can_shed=logic.has_guard,
             lag_rows=signal.lag_rows,
         )
-        logic.set_keep_bounds(self._engine.bounds(signal.query, signal.finished_s))
+        logic.set_keep_bounds(self._bounds.get(signal.query) or self._engine.bounds(signal.query, signal.finished_s))
         return self._engine.contention_correction(signal.query, signal.finished_s)
 
     # Executors

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from penstock.control.priority import KeepBounds
     from penstock.estimate.batch_time import BatchTimeState
     from penstock.model.decision import KeepRatio
     from penstock.model.executors import EngineView
@@ -114,8 +115,18 @@ class GoalChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepBoundsChanged:
+    """Whoever plans for several engines holds what a query keeps to bounds; it need not run yet."""
+
+    query: QueryName
+    bounds: KeepBounds
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
 
-Event = QueryStarted | QueryEnded | BatchPlanned | BatchFinished | ExecutorsSeen | GoalChanged | Tick
+Event = (
+    QueryStarted | QueryEnded | BatchPlanned | BatchFinished | ExecutorsSeen | GoalChanged | KeepBoundsChanged | Tick
+)  # fmt: skip

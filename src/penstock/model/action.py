@@ -33,6 +33,7 @@ class ActionKind(StrEnum):
     GRAPH_PLAN = "graph_plan"
     PLACE = "place"
     MOVE = "move"
+    MOVE_DONE = "move_done"
     STREAM_KEEP = "stream_keep"
     ACCURACY_BOUNDS = "accuracy_bounds"
     HOLD = "hold"

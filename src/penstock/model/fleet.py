@@ -283,6 +283,30 @@ class Move(Decision):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveDone(Decision):
+    """A query runs where it was to; ``took_s`` is for how long it did not."""
+
+    kind: ClassVar[ActionKind] = ActionKind.MOVE_DONE
+    engine: str
+    took_s: float
+
+    @property
+    def target(self) -> str:
+        """The engine."""
+        return self.engine
+
+    @property
+    def value(self) -> float | None:
+        """Seconds."""
+        return self.took_s
+
+    @property
+    def unit(self) -> str:
+        """Seconds."""
+        return "s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamKeepRatio(Decision):
     """What a query is to keep of one stream from now on, Eq. 15.
 
@@ -351,4 +375,4 @@ class AccuracyBounds(Decision):
         return "ratio"
 
 
-FLEET_DECISIONS: tuple[type[Decision], ...] = (Place, Move, StreamKeepRatio, AccuracyBounds)
+FLEET_DECISIONS: tuple[type[Decision], ...] = (Place, Move, MoveDone, StreamKeepRatio, AccuracyBounds)
