@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from penstock import Penstock
     from penstock.kafka.broker import Cluster
 
+collect_ignore = ["fleet_modules"]
+"""Modules of engines, one of which is broken on purpose."""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:

@@ -54,6 +54,13 @@ def write_file(spark: SparkSession, manager: JavaObject, location: str, content:
     stream.close()
 
 
+def make_folder(spark: SparkSession, location: str) -> None:
+    """Make a folder and all around it, if it is not there."""
+    manager = checkpoint_files(spark, location)
+    if not manager.exists(_path(spark, location)):
+        manager.mkdirs(_path(spark, location))
+
+
 def list_files(spark: SparkSession, manager: JavaObject, location: str) -> list[str]:
     """Names of the files in a folder; none where there is no such folder."""
     path = _path(spark, location)
