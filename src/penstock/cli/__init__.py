@@ -22,7 +22,10 @@ from penstock.cli import (
     cluster,
     demo,
     doctor,
+    down,
+    engine,
     explain,
+    goal,
     kafka,
     load,
     log,
@@ -31,6 +34,7 @@ from penstock.cli import (
     run,
     settings,
     status,
+    up,
     version,
 )
 from penstock.errors import PenstockError
@@ -48,7 +52,9 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "calibrate": calibrate.command,
     "demo": demo.command,
     "doctor": doctor.command,
+    "down": down.command,
     "explain": explain.command,
+    "goal": goal.command,
     "load": load.command,
     "log": log.command,
     "repay": repay.command,
@@ -56,6 +62,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.command,
     "settings": settings.command,
     "status": status.command,
+    "up": up.command,
     "version": version.command,
 }
 
@@ -92,6 +99,7 @@ for _name, _command in _COMMANDS.items():
 for _name, _group, _callback in (
     ("bench", bench.app, bench.every),
     ("cluster", cluster.app, cluster.cluster),
+    ("engine", engine.app, engine.engine),
     ("experiment", experiment.app, experiment.experiment),
     ("kafka", kafka.app, kafka.kafka),
 ):

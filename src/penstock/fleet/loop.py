@@ -1,0 +1,193 @@
+"""The loop over several engines: collect from their agents, on_event, record, apply what is recorded.
+
+It does for a fleet what :mod:`penstock.loop` does for one application: a decision is recorded before it is applied, one
+that cannot be recorded waits and is not applied, and every cycle compares what stands with what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.errors import StoreError, UnstorableError
+from penstock.model import Mode
+from penstock.model.decision import Fault, Govern, to_action
+from penstock.model.fleet import FleetGoalChanged, FleetTick, MoveDone, MoveFailed, MoveFinished
+from penstock.store import forget_old
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.model import Goal, QueryName
+    from penstock.model.decision import Decision
+    from penstock.model.fleet import FleetEvent
+    from penstock.settings import StoreSettings
+    from penstock.store import Store
+
+logger = logging.getLogger("penstock")
+
+_ENDS_WITHIN_S = 10.0
+_FORGET_EVERY_S = 3600.0
+
+
+class Deciding(Protocol):
+    """What decides; :class:`penstock.control.fleet.logic.FleetLogic` is one."""
+
+    def on_event(self, event: FleetEvent, now_s: float) -> list[Decision]:
+        """Decide on what happened."""
+        ...
+
+
+class FleetPlant(Protocol):
+    """What the loop acts on; :class:`penstock.fleet.plant.EngineFleet` is one."""
+
+    def observe(self) -> Sequence[FleetEvent]:
+        """What happened since the last call."""
+        ...
+
+    def apply(self, decision: Decision) -> None:
+        """Put a decision in force, or begin to."""
+        ...
+
+    def reconcile(self) -> None:
+        """Put in force again what stands and is not."""
+        ...
+
+    def set_goal(self, query: QueryName, goal: Goal, asked_by: str) -> None:
+        """Ask something else of a query."""
+        ...
+
+
+class FleetLoop:
+    """Runs one fleet's logic on its engines.
+
+    Parameters
+    ----------
+    logic, plant, store
+        What decides, what is acted on, and where decisions go before they are applied.
+    clock
+        Seconds since the epoch.
+    mode
+        In observe mode decisions are recorded and nothing is done.
+    retention
+        How long decisions are kept; for ever where it is left out.
+    """
+
+    def __init__(
+        self,
+        logic: Deciding,
+        plant: FleetPlant,
+        store: Store,
+        *,
+        clock: Callable[[], float],
+        mode: Mode = Mode.ACT,
+        retention: StoreSettings | None = None,
+    ) -> None:
+        self.logic, self.plant, self.store, self.mode = logic, plant, store, mode
+        self._clock, self._retention, self._forgot_s = clock, retention, 0.0
+        self._deciding = threading.RLock()
+        self._waiting: list[Decision] = []
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._faulted = ""
+
+    def handle(self, event: FleetEvent) -> list[Decision]:
+        """Decide on an event, record the decisions and apply what is recorded."""
+        with self._deciding:
+            if self._closed.is_set():
+                return []
+            decisions = self.logic.on_event(event, self._clock())
+            for decision in self.record([*_told(event), *decisions]):
+                self._apply(decision)
+            return decisions
+
+    def set_goal(self, query: QueryName, goal: Goal, asked_by: str) -> list[Decision]:
+        """Ask something else of a query, on record with who asked."""
+        with self._deciding:
+            self.plant.set_goal(query, goal, asked_by)
+            asked = Govern(
+                query=query,
+                cause=f"asked by {asked_by}",
+                reason="another goal holds from now on, wherever the query runs",
+                latency_s=goal.latency_s,
+                minimum_accuracy=goal.minimum_accuracy,
+                priority=goal.priority,
+                weight=goal.weight,
+            )
+            self.record([asked])
+            return self.handle(FleetGoalChanged(query, goal, asked_by))
+
+    def record(self, decisions: Sequence[Decision]) -> list[Decision]:
+        """Put decisions on record, with those that still wait; gives what is on record now and was not before."""
+        with self._deciding:
+            together = [*self._waiting, *decisions]
+            if not together:
+                return []
+            try:
+                self.store.append_all(list(map(to_action, together)), time_s=self._clock(), mode=self.mode)
+            except UnstorableError:
+                raise  # it would wait for ever, and all others with it
+            except StoreError as error:
+                if not self._waiting:
+                    logger.warning("%s; decisions wait until they can be recorded", error)
+                self._waiting = together
+                return []
+            self._waiting = []
+            return together
+
+    def cycle(self) -> None:
+        """Collect, decide on what is seen, and put in force again what is not."""
+        for event in (*self.plant.observe(), FleetTick()):
+            self.handle(event)
+        self._forget_old()
+        for decision in self.record([]):
+            self._apply(decision)
+        if self.mode is Mode.ACT:
+            self.plant.reconcile()
+
+    def _forget_old(self) -> None:
+        now_s = self._clock()
+        if self._retention is not None and now_s - self._forgot_s > _FORGET_EVERY_S:
+            self._forgot_s = now_s
+            forget_old(self.store, self._retention, now_s=now_s)
+
+    def start(self, every_s: float) -> None:
+        """Run cycles on a thread of its own."""
+        self._thread = threading.Thread(target=self._run, args=(every_s,), name="penstock-fleet", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Decide no more; engines and their queries run on."""
+        with self._deciding:
+            self._closed.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_ENDS_WITHIN_S)
+
+    def _run(self, every_s: float) -> None:
+        while not self._closed.wait(every_s):
+            try:
+                self.cycle()
+                self._faulted = ""
+            except Exception as error:
+                # Engines go on as they are; the same fault cycle after cycle is told once.
+                reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+                if reason != self._faulted:
+                    logger.exception("a cycle failed")
+                    self._faulted = reason
+                    self.record([Fault(cause="cycle", reason=f"{reason}; everything stays as it is")])
+
+    def _apply(self, decision: Decision) -> None:
+        if self.mode is Mode.ACT and not isinstance(decision, Fault | Govern | MoveDone):
+            self.plant.apply(decision)
+
+
+def _told(event: FleetEvent) -> list[Decision]:
+    """What the log says of an event that nobody decided: how a move ended."""
+    if isinstance(event, MoveFailed):
+        return [Fault(query=event.query, cause=f"move {event.number}", reason=event.reason)]
+    if isinstance(event, MoveFinished):
+        reason = f"it runs on {event.engine}, {event.downtime_s:.1f} s after it was to"
+        cause = f"move {event.number}"
+        return [MoveDone(query=event.query, cause=cause, reason=reason, engine=event.engine, took_s=event.downtime_s)]
+    return []
