@@ -11,6 +11,7 @@ import typer
 from penstock.cli.bench_demo import demo
 from penstock.cli.bench_elastic import print_elastic
 from penstock.cli.bench_loops import loops
+from penstock.cli.bench_moves import moves
 from penstock.cli.bench_qod import qod
 from penstock.cli.bench_sensitivity import sensitivity
 from penstock.console import AsJson, print_json, print_table
@@ -25,6 +26,7 @@ app = typer.Typer(
 app.command()(loops)
 app.command()(demo)
 app.command()(sensitivity)
+app.command()(moves)
 app.command()(qod)
 
 
