@@ -17,10 +17,12 @@ from penstock.control.events import (
     Event,
     ExecutorsSeen,
     GoalChanged,
+    KeepBoundsChanged,
     QueryEnded,
     QueryStarted,
 )
 from penstock.control.executor_outcomes import OutcomeState
+from penstock.control.priority import KeepBounds
 from penstock.control.scaling_tier import ScalingTier, ScalingTierState
 from penstock.estimate.service_time import ServiceTimeState
 from penstock.model import (
@@ -283,6 +285,29 @@ def test_the_same_events_give_the_same_decisions() -> None:
     assert one.logic.snapshot() == other.logic.snapshot()
     assert len(one.of(Executors)) > 1
     assert any(each.keep_ratio < 0.9 for each in one.of(KeepRatio))
+
+
+def test_bounds_of_several_engines_win_over_those_of_one() -> None:
+    """What whoever plans for all engines leaves to a query is held, beside others too, until it is taken back."""
+    told = warm(CLICKS, VIEWS)
+    told.tell(KeepBoundsChanged(CLICKS, KeepBounds(0.25, 0.5)))
+    for _ in range(2):
+        told.batch(CLICKS, VIEWS)
+    ratios = {each.query: each.keep_ratio for each in told.of(KeepRatio)}
+    assert (ratios[CLICKS], ratios[VIEWS]) == (0.5, 1.0)
+    assert told.logic.snapshot().bounds == {CLICKS: KeepBounds(0.25, 0.5)}
+    told.tell(KeepBoundsChanged(CLICKS, KeepBounds()))
+    told.batch(CLICKS, VIEWS)
+    assert told.of(KeepRatio)[-2].keep_ratio == 1.0
+
+
+def test_bounds_hold_for_a_query_that_is_yet_to_start() -> None:
+    """A query that comes from another engine keeps to its bounds as soon as anything is known of its load."""
+    told = Told()
+    told.tell(KeepBoundsChanged(CLICKS, KeepBounds(0.25, 0.5)))
+    told.start()
+    told.batch()
+    assert told.plan(CLICKS, 1, 100).keep_ratio <= 0.5
 
 
 def test_a_query_named_engine_is_a_query_like_any_other() -> None:

@@ -270,7 +270,7 @@ class ApplicationLogic:
                 cap_rows = self._graph.limit_rows(signal.query, self._now_s)
             else:
                 # It reads all that comes and keeps what the plan of its graph gives it.
-                found.logic.set_keep_bounds(bounds)
+                found.logic.set_keep_bounds(self._bounds.get(signal.query, bounds))
         decisions = found.logic.on_batch(signal, contention=contention, cap_rows=cap_rows)
         found.workload.observe_batch(signal)
         for decision in decisions:
