@@ -111,6 +111,8 @@ QUERY = '[applications.ads]\ncheckpoints = "c"\n[applications.ads.queries.clicks
         (ENGINE + QUERY + "priority = 500\n", 6, "priority 500 must be a whole number from 1 to 100"),
         (ENGINE + QUERY + "latancy = 5\n", 6, "did you mean 'latency'?"),
         (ENGINE + QUERY + "options = 3\n", 6, "write options = { KEY = VALUE }"),
+        (ENGINE + QUERY + "options = { day = 2026-01-05 }\n", 6, "option 'day' is 2026-01-05, a date or time"),
+        ("[engines.left]\nmemory = '1 GB'\n" + QUERY, 2, "write a whole number and a unit"),
         (ENGINE + QUERY + "prefers = ['lift']\n", 6, "did you mean 'left'?"),
         (ENGINE + QUERY + "[applications.b]\nmodule = []\n", 7, "did you mean 'modules'?"),
         (

@@ -7,6 +7,7 @@ with what they are made of; engines stand in ``[engines.NAME]``. Mistakes are to
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,7 +204,7 @@ class _FleetReader:
             kind,
             cores=cores,
             pin=pin,
-            memory=self._text(path, content, "memory") or "1g",
+            memory=self._memory(path, content, "memory"),
             modules=(*modules, *self._paths(path, content, "modules")),
             listen=self._listen(path, content),
             address=self._address(path, content),
@@ -211,10 +212,16 @@ class _FleetReader:
             place={key: text for key, text in texts.items() if text is not None},
             executors=executors,
             executor_cores=each,
-            executor_memory=self._text(path, content, "executor_memory") or "1g",
+            executor_memory=self._memory(path, content, "executor_memory"),
             jars=self._paths(path, content, "jars"),
             spark=self._spark(path, content.get("spark", {})),
         )
+
+    def _memory(self, path: KeyPath, content: Mapping[str, Any], key: str) -> str:
+        text = self._text(path, content, key) or "1g"
+        if not re.fullmatch(r"[1-9]\d*[kmgt]", text):
+            self._refuse((*path, key), f"{key} is {text!r}", 'write a whole number and a unit, such as "512m" or "2g"')
+        return text
 
     def _listen(self, path: KeyPath, content: Mapping[str, Any]) -> str:
         text = self._text(path, content, "listen") or _LOOPBACK
@@ -292,6 +299,7 @@ class _FleetReader:
         options = content.get("options", {})
         if not isinstance(options, dict):
             self._refuse((*path, "options"), f"options is {described(options)}", "write options = { KEY = VALUE }")
+        self._require_json((*path, "options"), options)
         given = self._text(path, content, "checkpoint")
         if given is None and checkpoints is None:
             problem = f"query {query!r} has no checkpoint"
@@ -304,6 +312,15 @@ class _FleetReader:
                 self._refuse((*path, "prefers"), problem, suggestion(engine, engines))
         checkpoint = self._place(given) if given is not None else f"{self._place(checkpoints or '')}/{query}"
         return DeclaredRun(application, declared, entry, checkpoint, options, prefers)
+
+    def _require_json(self, path: KeyPath, options: Mapping[str, Any]) -> None:
+        """Options travel to engines as JSON, which has no dates and no infinity."""
+        for key, value in options.items():
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError):
+                remedy = "write a text, a number, true or false, or a list or table of these"
+                self._refuse((*path, key), f"option {key!r} is {described(value)}", remedy)
 
     def _check_graph(self, queries: Mapping[QueryName, DeclaredRun]) -> None:
         try:
