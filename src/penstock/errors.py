@@ -17,6 +17,7 @@
     ├── RepayError                dropped rows that cannot be had again as they were
     ├── StoreError                the action log cannot be opened, written or understood
     ├── EnvironmentCheckError     Java, Python or memory is not what Spark needs
+    ├── ServiceError              a page or an API that cannot be served: a port, a token file, a lease
     ├── MissingExtraError         a package that only some parts need, with the command that installs it
     ├── ArtifactError             jars that cannot be resolved or found
     ├── BrokerError               a Kafka broker, topic or group that does not do what was asked
@@ -125,6 +126,10 @@ class StoreError(PenstockError):
 
 class UnstorableError(StoreError):
     """What is to be recorded cannot be by any store, now or later: a NaN, or text that is no text."""
+
+
+class ServiceError(PenstockError):
+    """A page or an API that cannot be served as it was asked for."""
 
 
 class EnvironmentCheckError(PenstockError):

@@ -5,6 +5,7 @@
     charts     pictures: of the demo's report, of replays
     kafka      offsets, topics, groups and load of Kafka
     research   the experiments of the papers, concave utilities; charts as well
+    serve      the dashboard, its HTTP API and metrics
 
 A module that needs one of them calls :func:`require` before it imports it, where it is used. Who lacks the package then
 reads what to install, and who needs nothing of it never waits for its import.
@@ -22,6 +23,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "charts": ("matplotlib",),
     "kafka": ("confluent_kafka",),
     "research": ("cvxpy", "matplotlib"),
+    "serve": ("fastapi", "httpx", "plotly", "prometheus_client", "uvicorn"),
 }
 """Names under which the packages of each extra are imported."""
 

@@ -1,0 +1,1 @@
+"""The service: pages, API and metrics over stores."""
