@@ -62,7 +62,9 @@ def status_of(error: PenstockError) -> int:
     """
     if isinstance(error, StatusError):
         return error.status
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), CONFLICT)
+    # Whatever else cannot be found is a LookupError of its own.
+    known = next((status for kind, status in _STATUS if isinstance(error, kind)), CONFLICT)
+    return NOT_FOUND if isinstance(error, LookupError) else known
 
 
 def answer_with_sentences(app: FastAPI) -> None:

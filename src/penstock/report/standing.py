@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.model import APPLICATION, ActionKind, Metric, Mode
 
@@ -145,7 +145,23 @@ def read_executors(store: Store) -> ExecutorsStanding:
     )
 
 
-def newest_point(store: Store, query: QueryName, metric: Metric) -> SeriesPoint | None:
+class PointReader(Protocol):
+    """What figures of queries are read from: a store, or the newest of its points in memory."""
+
+    def points(
+        self,
+        query: QueryName,
+        metric: Metric,
+        *,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        last: int | None = None,
+    ) -> list[SeriesPoint]:
+        """Give a time series of a query, oldest first."""
+        ...
+
+
+def newest_point(store: PointReader, query: QueryName, metric: Metric) -> SeriesPoint | None:
     """The newest value of the whole query, not of one of its parts."""
     points = store.points(query, metric, last=READ_ROWS)
     return next((point for point in reversed(points) if not point.subject), None)
