@@ -50,7 +50,8 @@ def test_a_query_is_explained(recorded: Served) -> None:
 
 def test_series_are_thinned_and_forecast(recorded: Served) -> None:
     """However many points there are, a chart gets as many stretches as it asks for, and the load to come."""
-    asked = {"engine": "app", "query": "clicks-0000", "bins": 40}
+    newest_s = recorded.client.get("/api/fleet").json()["engines"][0]["seen_s"]
+    asked = {"engine": "app", "query": "clicks-0000", "bins": 40, "since_s": newest_s - 590.0}
     told = recorded.client.get("/api/series", params=asked).json()
     assert len(told["times_s"]) == 40
     means, lows, highs = (told[name]["arrival_rows_per_s"] for name in ("mean", "low", "high"))

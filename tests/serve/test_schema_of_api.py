@@ -21,7 +21,7 @@ class _Service:
         engines: tuple[str, ...] = ()
 
 
-schema = schemathesis.openapi.from_asgi("/api/openapi.json", make_app(_Service()))  # type: ignore[arg-type]
+schema = schemathesis.openapi.from_dict(make_app(_Service()).openapi())  # type: ignore[arg-type]
 
 
 @schema.parametrize()

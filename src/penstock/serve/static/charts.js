@@ -49,9 +49,12 @@ export function goalLine(value, text) {
 }
 
 /** Draws or redraws; the zoom that somebody has set stays. */
-export async function draw(element, traces, { range, goals = [], format = "", top = undefined, zoom } = {}) {
+export async function draw(element, traces, { range, goals = [], format = "", top = undefined, least = 0 } = {}) {
   const Plotly = await library();
   const p = palette();
+  // Noise around nothing must not look like a storm.
+  const highest = Math.max(0, ...traces.filter((trace) => trace.yaxis !== "y2").flatMap((trace) => trace.y.filter((value) => value !== null)));
+  if (highest < least) top = least;
   const hasMarks = traces.some((trace) => trace.yaxis === "y2" && trace.x.length);
   const axis = { gridcolor: p.line, zerolinecolor: p.line, linecolor: p.line, tickfont: { size: 11, color: p.soft }, automargin: true };
   const layout = {
@@ -61,10 +64,6 @@ export async function draw(element, traces, { range, goals = [], format = "", to
     shapes: goals.map((goal) => goal.shape), annotations: goals.map((goal) => goal.note), hovermode: "closest", hoverlabel: { align: "left", bgcolor: colour("--panel"), bordercolor: p.line, font: { color: p.text, size: 12 } }, uirevision: String(range), dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
   };
   await Plotly.react(element, traces, layout, { displayModeBar: false, responsive: true, doubleClick: "reset" });
-  if (zoom && !element.dataset.heard) {
-    element.dataset.heard = "yes";
-    element.on("plotly_relayout", zoom);
-  }
 }
 
 export function clear(element) {

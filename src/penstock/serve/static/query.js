@@ -127,8 +127,8 @@ export class QueryView {
     await this.show("latency", has(age), [line(age === "oldest_row_age_s" ? "oldest row" : "batch time", times, mean[age], { unit: " s" }), band(times, low[age], high[age], p.main)], noted, { range, goals: goal ? [goalLine(goal, `goal ${seconds(goal)}`)] : [] });
     const least = this.row?.minimum_accuracy;
     await this.show("accuracy", has("keep_ratio") || has("measured_accuracy"), [line("kept", times, mean.measured_accuracy, { format: ".1%" }), line("keep ratio", times, mean.keep_ratio, { colour: p.other, dash: "dot", format: ".1%" })], noted, { range, format: ".0%", top: 1.08, goals: least ? [goalLine(least, `at least ${percent(least)}`)] : [] });
-    await this.show("backlog", has("lag_rows"), [line("backlog", times, mean.lag_rows, { unit: " rows" }), band(times, low.lag_rows, high.lag_rows, p.main)], noted, { range, format: "~s" });
-    await this.show("executors", has("executors_serving"), [line("executors", times, mean.executors_serving, { shape: "hv" })], noted, { range });
+    await this.show("backlog", has("lag_rows"), [line("backlog", times, mean.lag_rows, { unit: " rows" }), band(times, low.lag_rows, high.lag_rows, p.main)], noted, { range, format: "~s", least: 10 });
+    await this.show("executors", has("executors_serving"), [line("executors", times, mean.executors_serving, { shape: "hv" })], noted, { range, least: 2 });
     await this.show("cpu", has("executor_busy_fraction"), [line("CPU", times, mean.executor_busy_fraction, { format: ".0%" }), band(times, low.executor_busy_fraction, high.executor_busy_fraction, p.main)], noted, { range, format: ".0%", top: 1.05 });
   }
 
@@ -228,7 +228,7 @@ export class QueryView {
     const goals = [goalLine(goal, `goal ${seconds(goal)}`), ...(other === goal ? [] : [goalLine(other, `what if ${seconds(other)}`)])];
     await draw(place("latency"), both("latency_s", { unit: " s" }), { range, goals });
     await draw(place("kept"), both("keep_ratio", { format: ".1%" }), { range, format: ".0%", top: 1.08 });
-    await draw(place("backlog"), both("backlog_rows"), { range, format: "~s" });
+    await draw(place("backlog"), both("backlog_rows"), { range, format: "~s", least: 10 });
     await draw(place("executors"), both("executors", { shape: "hv" }), { range });
   }
 
