@@ -129,7 +129,7 @@ def bench_large(directory: Path, *, actions: int, points: int) -> list[dict[str,
     write_large(store, actions=actions, points=points, queries=50, until_s=time.time())
     name = query_names(1)[0]
     with serving(store, directory / "state", token=directory / "token") as (_, client):
-        where = {"engine": "large", "query": name}
+        where: dict[str, Any] = {"engine": "large", "query": name}
         week = {"since_s": time.time() - 7 * 86_400, "until_s": time.time()}
         asked: dict[str, Callable[[], object]] = {
             "page /api/fleet": lambda: client.get("/api/fleet"),

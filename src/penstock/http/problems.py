@@ -99,6 +99,7 @@ async def _invalid(_: Request, error: RequestValidationError) -> Response:
 
 async def _of_routing(request: Request, error: HTTPException) -> Response:
     said = {
+        BAD_REQUEST: "the body cannot be read: send JSON",
         NOT_FOUND: f"there is nothing at {request.url.path}: /docs lists what there is",
         405: f"{request.method} is not for {request.url.path}: /docs lists what is",
     }

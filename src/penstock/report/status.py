@@ -69,6 +69,17 @@ _SENTENCES = {
 }
 
 
+_COLOURS = {
+    State.FAULT: "#ad2317",
+    State.OBSERVED: "#56636c",
+    State.INFEASIBLE: "#ad2317",
+    State.SCALING: "#2a5bb0",
+    State.SHEDDING: "#8a5200",
+    State.CATCHING_UP: "#735c00",
+    State.FINE: "#2b6f3f",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class LiveFigures:
     """What is known of a running query beyond the store; what is None is taken from there."""
@@ -200,7 +211,12 @@ class ApplicationStatus:
 
     def _repr_html_(self) -> str:
         cells = [query.cells(now_s=self.time_s) for query in self.queries]
-        return html_table(_HEAD, cells, caption=self.application_line())
+        table = html_table(_HEAD, cells, caption=self.application_line())
+        # The word stays; the colour is for whoever looks twice a day.
+        for state in {query.state for query in self.queries}:
+            mark = f'<td><span style="color:{_COLOURS[state]};font-weight:600">&#9679; {state.value}</span></td>'
+            table = table.replace(f"<td>{state.value}</td>", mark)
+        return table
 
 
 def application_status(

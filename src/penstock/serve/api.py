@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, FastAPI, Header, Query, Request, Response
 from fastapi.responses import FileResponse, StreamingResponse
 
-import penstock
 from penstock.http.problems import NOT_FOUND, UNPROCESSABLE, Problem, StatusError, answer_with_sentences
 from penstock.model import ActionKind, Metric, QueryName
 from penstock.model.scaling import ONLINE_POLICIES
@@ -20,7 +19,7 @@ from penstock.report.log import describe_change
 from penstock.report.text import asked_name
 from penstock.serve.changes import goal_of
 from penstock.serve.charts import CHARTED, edges, forecast, read_series, require_known, seen_effect
-from penstock.serve.metrics import CONTENT_TYPE, exposition
+from penstock.serve.metrics import CONTENT_TYPE, VERSION, exposition
 from penstock.serve.orders import FENCE_HEADER, KEY_HEADER
 from penstock.serve.schemas import (
     ActionRow,
@@ -72,14 +71,18 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         503: "The store cannot be read now, or something else is being computed.",
     }.items()
 }
-_WRITES = {**_PROBLEMS, 401: {"model": Problem, "description": "The token is missing or wrong."}}
+_WRITES = {
+    **_PROBLEMS,
+    400: {"model": Problem, "description": "The body is no JSON."},
+    401: {"model": Problem, "description": "The token is missing or wrong."},
+}
 
 
 def make_app(service: Service) -> FastAPI:
     """The application over a service."""
     app = FastAPI(
         title="Penstock",
-        version=penstock.__version__,
+        version=VERSION,
         description="How every streaming query is doing, why, and what is asked of it.",
         docs_url=None,
         redoc_url=None,
@@ -133,9 +136,9 @@ def _reading(service: Service) -> APIRouter:
         return SeriesAnswer(
             times_s=edges_s[:-1],
             step_s=step_s,
-            mean={each.value: [b and b.mean for b in listed] for each, listed in found.items()},
-            low={each.value: [b and b.low for b in listed] for each, listed in found.items()},
-            high={each.value: [b and b.high for b in listed] for each, listed in found.items()},
+            mean={each.value: [None if b is None else b.mean for b in listed] for each, listed in found.items()},
+            low={each.value: [None if b is None else b.low for b in listed] for each, listed in found.items()},
+            high={each.value: [None if b is None else b.high for b in listed] for each, listed in found.items()},
             forecast=None
             if load is None
             else ForecastBody(times_s=list(load.times_s), mean=list(load.mean), upper=list(load.upper)),
@@ -186,7 +189,7 @@ def _reading(service: Service) -> APIRouter:
     def get_service() -> ServiceAnswer:
         leader = service.leader
         return ServiceAnswer(
-            version=penstock.__version__,
+            version=VERSION,
             is_leading=None if leader is None else leader.is_leading,
             fence=None if leader is None else leader.fence,
             policies=list(ONLINE_POLICIES),

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
-import penstock
 from penstock.report.status import State
 from penstock.report.text import shown_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from prometheus_client.core import Metric as Family
 
     from penstock.serve.service import Service
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+VERSION = version("penstock")
 
 QUERY_GAUGES = {
     "latency_s": ("penstock_query_latency_seconds", "Age of the oldest row when the newest batch was out."),
@@ -52,7 +53,7 @@ def exposition(service: Service) -> bytes:
 def make_registry(service: Service) -> CollectorRegistry:
     """What is scraped: the fleet, and the process that serves."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_FleetCollector(service))  # type: ignore[arg-type]
+    registry.register(_FleetCollector(service))
     ProcessCollector(registry=registry)
     return registry
 
@@ -76,7 +77,7 @@ class _FleetCollector:
                 states.add_metric(labels, float(row["state"] == state.value))
         yield states
         yield from self._engines()
-        yield InfoMetricFamily("penstock_build", "The version of Penstock.", value={"version": penstock.__version__})
+        yield InfoMetricFamily("penstock_build", "The version of Penstock.", value={"version": VERSION})
         leader = self._service.leader
         if leader is not None:
             leads = GaugeMetricFamily("penstock_service_leader", "1 where this instance leads.")
@@ -87,7 +88,7 @@ class _FleetCollector:
         states = [model.state().to_dict(now_s=0.0) for model in self._service.fleet.models]
         for key, (name, text) in ENGINE_GAUGES.items():
             yield _gauge(name, text, ("engine",), [((state["engine"],), state[key]) for state in states])
-        readable = [((state["engine"],), state["problem"] is None) for state in states]
+        readable = (((str(state["engine"]),), state["problem"] is None) for state in states)
         yield _gauge("penstock_engine_store_readable", "1 where the store can be read.", ("engine",), readable)
         counts = CounterMetricFamily(
             "penstock_actions", "Decisions since this service began, by kind.", labels=("engine", "query", "kind")
@@ -98,7 +99,7 @@ class _FleetCollector:
         yield counts
 
 
-def _gauge(name: str, text: str, labels: tuple[str, ...], values: list[tuple[tuple[str, ...], Any]]) -> Family:
+def _gauge(name: str, text: str, labels: tuple[str, ...], values: Iterable[tuple[tuple[str, ...], Any]]) -> Family:
     """A gauge of what is known; what is unknown is left out, which Prometheus takes for stale and not for zero."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for own, value in values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import os
@@ -155,6 +156,12 @@ class Service:
             if address is not None:
                 found[name] = address
         return found
+
+    def __repr__(self) -> str:
+        return f"the dashboard is at {self.url}"
+
+    def _repr_html_(self) -> str:
+        return f'the dashboard is at <a href="{html.escape(self.page_url)}" target="_blank">{html.escape(self.url)}</a>'
 
     def __enter__(self) -> Self:
         return self.start()

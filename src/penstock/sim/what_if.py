@@ -125,7 +125,7 @@ def _play(
     simulated.run_until(float(rates.size))
     run = simulated.queries[QUERY]
     ended_s = np.array([batch.signal.finished_s for batch in run.batches])
-    curves = {
+    curves: dict[str, list[Any]] = {
         "latency_s": [batch.signal.finished_s - run.source.time_of(_oldest_kept(batch)) for batch in run.batches],
         "keep_ratio": [batch.kept_rows / max(1, batch.signal.rows) for batch in run.batches],
         "backlog_rows": [batch.signal.sources[0].lag_rows for batch in run.batches],

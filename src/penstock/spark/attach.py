@@ -377,7 +377,7 @@ class Penstock:
     @property
     def application_name(self) -> str:
         """The name of the Spark application."""
-        return self._spark.sparkContext.appName
+        return self._spark.sparkContext.appName or "application"
 
     @property
     def observe_only(self) -> bool:

@@ -46,7 +46,7 @@ class Dashboard:
             # A connection of its own: pages must not hold up the loop, which records before it acts.
             self._reader = store = SqliteStore(store.path, read_only=True)
         service = Service(
-            [ServedEngine(self._name(), store, controls=pen)],
+            [ServedEngine(pen.application_name, store, controls=pen)],
             token_file=self._token_file(),
             host=settings.host,
             port=settings.port if port is None else port,
@@ -77,9 +77,6 @@ class Dashboard:
             with suppress(OSError):
                 address_file(reader.path).unlink()
             reader.close()
-
-    def _name(self) -> str:
-        return self._pen.application_name or "application"
 
     def _token_file(self) -> Path:
         told = self._pen.settings.dashboard.token_file
