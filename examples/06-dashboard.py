@@ -40,9 +40,7 @@ def main(scratch: str) -> None:
         query = rows.writeStream.queryName("waves").format("noop").start()
         service = pen.serve()
         print(f"dashboard: {service.url}")
-        while len(query.recentProgress) < 4:
-            time.sleep(0.2)
-        time.sleep(2.0 + float(os.environ.get("SECONDS", "0")))
+        time.sleep(8.0 + float(os.environ.get("SECONDS", "0")))
         (row,) = httpx.get(f"{service.url}/api/fleet").json()["queries"]
         print(f"{row['query']} {row['sentence']}; goal {row['goal_latency_s']:g} s")
         httpx.put(

@@ -33,8 +33,9 @@ def main(store: str) -> None:
         guarded = pen.guard(rows, key="value", arrival="timestamp")
         query = guarded.writeStream.queryName("ticks").format("noop").start()
         deadline = time.monotonic() + float(os.environ.get("SECONDS", "300"))
-        while len([each for each in query.recentProgress if each.numInputRows]) < 3 and time.monotonic() < deadline:
+        while not sum(each.numInputRows for each in query.recentProgress) and time.monotonic() < deadline:
             time.sleep(0.5)
+        time.sleep(5.0)
         print(f"penstock is at {penstock.__file__}")
         print(pen.status())
         query.stop()

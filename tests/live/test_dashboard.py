@@ -206,6 +206,7 @@ def test_the_fleet_is_sorted_searched_and_used_by_keyboard(browser: Browser, his
         page.wait_for_selector("h1:has-text('clicks-0000')")
 
 
+@pytest.mark.slow
 def test_what_if_draws_both_curves(browser: Browser, history: Service) -> None:
     """A goal that is tried on the page gives a table and charts with both runs."""
     with tab(browser, history) as own:

@@ -43,6 +43,7 @@ def rows_of_batches(output: str) -> list[int]:
     return [int(rows.replace(",", "")) for _, rows, _ in BATCH.findall(output)]
 
 
+@pytest.mark.slow
 def test_the_dashboard_of_an_application_is_asked_and_changes_its_goal(tmp_path: Path) -> None:
     """The API tells how the query is doing, and the goal that it was given is the one that stands."""
     output = run("06-dashboard.py", tmp_path)
@@ -51,6 +52,7 @@ def test_the_dashboard_of_an_application_is_asked_and_changes_its_goal(tmp_path:
     assert "results within 5 s" in output
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_shows_what_it_says(tmp_path: Path) -> None:
     """Executed from top to bottom, every object shows itself: tables, sentences, a chart, the address of the page."""
     notebook = nbformat.read(EXAMPLES / "08-notebook.ipynb", as_version=4)

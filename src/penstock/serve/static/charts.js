@@ -23,7 +23,9 @@ export const palette = () => ({ main: colour("--accent"), other: colour("--shed"
 /** A line over time; bands and gaps are other traces. */
 export function line(name, times, values, how = {}) {
   const own = how.colour || palette().main;
-  return { type: "scatter", mode: "lines", name, x: moments(times), y: values, connectgaps: true, line: { color: own, width: how.width || 1.6, dash: how.dash || "solid", shape: how.shape || "linear" }, hovertemplate: `%{y:${how.format || ".4~g"}}${how.unit || ""}<extra>${name}</extra>` };
+  // One or two points make no line.
+  const mode = values.filter((value) => value !== null).length < 3 ? "lines+markers" : "lines";
+  return { type: "scatter", mode, name, x: moments(times), y: values, connectgaps: true, line: { color: own, width: how.width || 1.6, dash: how.dash || "solid", shape: how.shape || "linear" }, hovertemplate: `%{y:${how.format || ".4~g"}}${how.unit || ""}<extra>${name}</extra>` };
 }
 
 /** The space between two lines. */

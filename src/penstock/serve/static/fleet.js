@@ -103,7 +103,7 @@ export class FleetView {
       else cell.removeAttribute("aria-sort");
     }
     this.placeRows(shown);
-    setText(this.count, rows.length === queries.size ? `${short(queries.size)} queries` : `${short(rows.length)} of ${short(queries.size)} queries`);
+    setText(this.count, rows.length === queries.size ? `${short(queries.size)} ${queries.size === 1 ? "query" : "queries"}` : `${short(rows.length)} of ${short(queries.size)} queries`);
     this.pages.hidden = last === 0;
     setText(this.place, `${kept.page * PAGE + 1}–${kept.page * PAGE + shown.length} of ${rows.length}`);
     this.before.disabled = kept.page === 0;

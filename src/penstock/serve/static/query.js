@@ -7,7 +7,8 @@ import { clock, h, lasting, percent, seconds, setText, short, statePill } from "
 
 const RANGES = [["5 min", 300], ["15 min", 900], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400]];
 const REFRESH_MS = 5000;
-const SHOWN = 25;
+const SHOWN = matchMedia("(max-width: 760px)").matches ? 8 : 25;
+const SHORTEST_S = 30;
 const kept = { range: 900 };
 
 export class QueryView {
@@ -115,8 +116,9 @@ export class QueryView {
     const { series, actions, span } = this.last;
     const p = palette();
     const { mean, low, high, forecast, times_s: times } = series;
-    const ahead = forecast ? [span.since_s, Math.max(span.until_s, forecast.times_s.at(-1) ?? 0)] : [span.since_s, span.until_s];
-    const range = [span.since_s, span.until_s];
+    const begin = this.begin(series, span);
+    const ahead = [begin, Math.max(span.until_s, forecast?.times_s.at(-1) ?? 0)];
+    const range = [begin, span.until_s];
     const noted = marks(actions);
     const has = (name) => mean[name]?.some((value) => value !== null);
     const load = [line("arriving", times, mean.arrival_rows_per_s, { unit: " rows/s" }), line("processed", times, mean.processed_rows_per_s, { colour: p.soft, width: 1.2, unit: " rows/s" })];
@@ -130,6 +132,13 @@ export class QueryView {
     await this.show("backlog", has("lag_rows"), [line("backlog", times, mean.lag_rows, { unit: " rows" }), band(times, low.lag_rows, high.lag_rows, p.main)], noted, { range, format: "~s", least: 10 });
     await this.show("executors", has("executors_serving"), [line("executors", times, mean.executors_serving, { shape: "hv" })], noted, { range, least: 2 });
     await this.show("cpu", has("executor_busy_fraction"), [line("CPU", times, mean.executor_busy_fraction, { format: ".0%" }), band(times, low.executor_busy_fraction, high.executor_busy_fraction, p.main)], noted, { range, format: ".0%", top: 1.05 });
+  }
+
+  /** A query that is younger than the range fills its charts all the same. */
+  begin(series, span) {
+    const first = series.times_s.findIndex((_, place) => Object.values(series.mean).some((values) => values[place] !== null));
+    if (first <= 0) return span.since_s;
+    return Math.max(span.since_s, Math.min(series.times_s[first - 1], span.until_s - SHORTEST_S));
   }
 
   async show(name, isKnown, traces, noted, how) {
