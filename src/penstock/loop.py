@@ -194,11 +194,12 @@ class Loop:
         return not same_batch and not (known.everything and decision.everything)
 
     def _apply(self, decision: Decision) -> None:
-        if self.mode is not Mode.ACT or not isinstance(decision, ReadLimit | KeepRatio | Executors):
+        if not isinstance(decision, ReadLimit | KeepRatio | Executors):
             return
         with self.lock_of(decision.query):
-            # Under the query's lock: a limit decided before a release must not be put in force after it.
-            if self._standing.get(_key(decision)) is decision:
+            # Under the query's lock: a limit decided before a release, or before nothing is applied any more, must not
+            # be put in force after it.
+            if self.mode is Mode.ACT and self._standing.get(_key(decision)) is decision:
                 self.plant.apply(decision)
 
     def lock_of(self, query: QueryName) -> threading.RLock:
