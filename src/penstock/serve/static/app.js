@@ -73,7 +73,7 @@ function onLink(link, why = "", status = 0) {
 
 function showLink() {
   const isLive = [...state.engines.values()].some((engine) => engine.is_live);
-  const link = state.link === "live" && state.isLoaded && !isLive ? "recorded" : state.link;
+  const link = state.link === "live" && state.queries.size && !isLive ? "recorded" : state.link;
   const element = document.getElementById("link");
   element.dataset.is = link;
   setText(element.lastElementChild, { live: "live", lost: "reconnecting", recorded: "recorded run", connecting: "connecting" }[link]);

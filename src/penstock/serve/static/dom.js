@@ -65,7 +65,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 /** A small curve with its goal as a broken line. */
 export class Sparkline {
-  constructor(width = 96, height = 22) {
+  constructor(width = 110, height = 26) {
     this.width = width;
     this.height = height;
     this.element = document.createElementNS(SVG, "svg");
