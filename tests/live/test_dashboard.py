@@ -16,6 +16,7 @@ from live.helpers import costly, load_rows, wait_until
 from penstock import Goal
 from penstock.bench.serve_load import begin, grow, query_names, write_history
 from penstock.model import ActionKind, QueryName
+from penstock.process.ports import free_port
 from penstock.serve.engine import ServedEngine
 from penstock.serve.service import Service, open_engines
 from penstock.store import MemoryStore, SqliteStore
@@ -89,7 +90,9 @@ def tab(browser: Browser, service: Service, size: str = "light") -> Iterator[Tab
 @pytest.fixture
 def running(stopping: SparkSession, attach: Callable[..., Penstock], tmp_path: Path) -> tuple[Penstock, Service]:
     """A guarded query under steady load, governed and served, of which some batches are done."""
-    pen = attach(store=SqliteStore(tmp_path / "shop.db"))
+    port = free_port()
+    pen = attach(store=SqliteStore(tmp_path / "shop.db"), settings={"dashboard.port": port})
+    assert pen.serve().server.port == port
     rows = pen.guard(load_rows(stopping, "constant:rate=4000"), key="key", arrival="timestamp")
     writer = costly(rows, 4).writeStream.format("noop").queryName("clicks")
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))

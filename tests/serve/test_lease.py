@@ -167,8 +167,10 @@ def test_a_service_over_a_store_forwards_to_the_application_that_serves_beside_i
     with SqliteStore(tmp_path / "app.db") as store:
         begin(store, query_names(2), time.time())
         engine = serving(store)
-        announce(store.path, engine.service)
         engines = open_engines([tmp_path])
+        assert not engines[0].can_change
+        announce(store.path, engine.service)
+        assert engines[0].can_change
         with Service(engines, token_file=tmp_path / "fleet.token", state_file=tmp_path / "state") as fleet:
             assert wait_for(lambda: fleet.leader is not None and fleet.leader.is_leading)
             owner = httpx.Client(base_url=fleet.url, headers={"authorization": f"Bearer {fleet.token}"})

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.model import Goal
     from penstock.store import Store
 
@@ -39,14 +41,20 @@ class ServedEngine:
         Read, never written.
     controls
         Who takes goals for it in this process; None for a finished run, or one that is governed elsewhere.
-    address
-        Where the application itself serves, when it runs in another process: wishes are forwarded there.
+    find_address
+        Tells where the application itself serves, when it runs in another process: wishes are forwarded there. Asked
+        again and again, because it may start or end meanwhile.
     """
 
     name: str
     store: Store
     controls: Controls | None = None
-    address: EngineAddress | None = None
+    find_address: Callable[[], EngineAddress | None] | None = None
+
+    @property
+    def address(self) -> EngineAddress | None:
+        """Where the application serves now."""
+        return None if self.find_address is None else self.find_address()
 
     @property
     def can_change(self) -> bool:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.errors import PenstockError, ServiceError
@@ -150,12 +151,8 @@ class Service:
         return simulate(described, as_is, wanted, max_executors=max_executors, policy=policy)
 
     def _addresses(self) -> dict[str, EngineAddress]:
-        found = {}
-        for name, engine in self.fleet.engines.items():
-            address = beside(engine.store.path) if isinstance(engine.store, SqliteStore) else engine.address
-            if address is not None:
-                found[name] = address
-        return found
+        found = ((name, engine.address) for name, engine in self.fleet.engines.items())
+        return {name: address for name, address in found if address is not None}
 
     def __repr__(self) -> str:
         return f"the dashboard is at {self.url}"
@@ -214,7 +211,7 @@ def open_engines(paths: Sequence[Path]) -> list[ServedEngine]:
         for file in files:
             store = SqliteStore(file, read_only=True)
             name = file.stem if unique else str(file)
-            engines.append(ServedEngine(name, store, address=beside(store.path)))
+            engines.append(ServedEngine(name, store, find_address=partial(beside, store.path)))
     except PenstockError:
         for engine in engines:
             engine.store.close()
