@@ -60,7 +60,7 @@ class EngineState:
 
 
 class EngineModel:
-    """Rows of the fleet for one engine. Called from one thread."""
+    """Rows of the fleet for one engine. One thread refreshes it; any thread reads ``rows`` and ``state``."""
 
     def __init__(self, engine: ServedEngine) -> None:
         self.engine = engine
@@ -73,22 +73,24 @@ class EngineModel:
         self._action_id = self._point_id = 0
         self._is_loaded = False
         self._problem: str | None = None
+        # Made by the thread that looks, so that nobody reads figures while they change.
+        self.state = self._new_state()
 
     def refresh(self) -> tuple[set[QueryName], list[RecordedAction]]:
         """Look for what is new; gives the queries whose row changed, and the new actions.
 
         A store that cannot be read is told as the engine's problem, and the figures stay as they were.
         """
+        found: tuple[set[QueryName], list[RecordedAction]] = (set(), [])
         try:
             found = self._follow() if self._is_loaded else self._load()
+            self._problem = None
         except PenstockError as error:
             self._problem = str(error)
-            return set(), []
-        self._problem = None
+        self.state = self._new_state()
         return found
 
-    def state(self) -> EngineState:
-        """The engine as a whole."""
+    def _new_state(self) -> EngineState:
         executors = self._executors
         controls = self.engine.controls
         observed = controls.observe_only if controls is not None else None

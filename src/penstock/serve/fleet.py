@@ -76,7 +76,7 @@ class Fleet:
         with self._lock:
             version, text = self._snapshot
             if version != self.version:
-                rows = [row for model in self._models.values() for row in model.rows.values()]
+                rows = [row for model in self._models.values() for row in list(model.rows.values())]
                 text = self._json({"version": self.version, **self._head(), "queries": rows})
                 self._snapshot = (self.version, text)
             return text
@@ -103,7 +103,7 @@ class Fleet:
 
     def _head(self) -> dict[str, Any]:
         now_s = self._clock()
-        return {"time_s": now_s, "engines": [model.state().to_dict(now_s=now_s) for model in self._models.values()]}
+        return {"time_s": now_s, "engines": [model.state.to_dict(now_s=now_s) for model in self._models.values()]}
 
     @staticmethod
     def _json(document: dict[str, Any]) -> bytes:

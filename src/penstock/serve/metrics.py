@@ -85,7 +85,7 @@ class _FleetCollector:
             yield leads
 
     def _engines(self) -> Iterator[Family]:
-        states = [model.state().to_dict(now_s=0.0) for model in self._service.fleet.models]
+        states = [model.state.to_dict(now_s=0.0) for model in self._service.fleet.models]
         for key, (name, text) in ENGINE_GAUGES.items():
             yield _gauge(name, text, ("engine",), [((state["engine"],), state[key]) for state in states])
         readable = (((str(state["engine"]),), state["problem"] is None) for state in states)

@@ -121,7 +121,7 @@ class Service:
 
     def newest_s(self, engine: str) -> float | None:
         """Time of the newest observation of an engine."""
-        return self.fleet.model(engine).state().seen_s
+        return self.fleet.model(engine).state.seen_s
 
     def what_if(
         self,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.control.application import ApplicationLogic
 from penstock.control.events import GoalChanged
 from penstock.declaration import read_declaration
-from penstock.errors import AlreadyAttachedError, InvalidSettingError, UnknownQueryError
+from penstock.errors import AlreadyAttachedError, InvalidSettingError, PenstockError, UnknownQueryError
 from penstock.loop import Loop
 from penstock.model import Application, Goal, Mode, QueryName
 from penstock.model.application import REPAY_WHEN_IDLE
@@ -193,10 +193,18 @@ class Penstock:
             every_s = settings.scaling.every_s if executors is not None else settings.observe.executors_every_s
             self.loop.start(min(every_s, settings.observe.reports_every_s))
             if settings.dashboard.port:
-                self.serve()
+                self._serve_if_it_can_be()
         except BaseException:
             self.detach()
             raise
+
+    def _serve_if_it_can_be(self) -> None:
+        """Serve the dashboard; a port that is taken must not keep queries from being governed."""
+        try:
+            self.serve()
+        except PenstockError as error:
+            logger.warning("the dashboard is off: %s", error)
+            self.loop.record([ActuatorOff(cause="attach", reason=f"the dashboard is off: {error}")])
 
     def _tell_missing(self, refusal: str | None) -> None:
         reasons = [f"{ability} is off: {reason}" for ability, reason in self.missing.items()]

@@ -122,7 +122,10 @@ export class FleetView {
     });
     const isSame = wanted.length === this.body.children.length && wanted.every((element, place) => this.body.children[place] === element);
     if (!isSame) this.body.replaceChildren(...wanted);
-    if (this.rows.size > 10 * PAGE) this.rows.clear();
+    if (this.rows.size > 10 * PAGE) {
+      const inUse = new Set(wanted);
+      for (const [key, row] of this.rows) if (!inUse.has(row.element)) this.rows.delete(key);
+    }
   }
 
   drawChips() {
