@@ -65,7 +65,7 @@ export async function draw(element, traces, { range, goals = [], format = "", to
     yaxis2: { domain: [0.92, 1], anchor: "x", range: [0, 1], visible: false, fixedrange: true }, showlegend: traces.filter((trace) => trace.showlegend !== false).length > 1, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", font: { size: 11, color: p.soft }, bgcolor: "rgba(0,0,0,0)" },
     shapes: goals.map((goal) => goal.shape), annotations: goals.map((goal) => goal.note), hovermode: "closest", hoverlabel: { align: "left", bgcolor: colour("--panel"), bordercolor: p.line, font: { color: p.text, size: 12 } }, uirevision: String(range), dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
   };
-  await Plotly.react(element, traces, layout, { displayModeBar: false, responsive: true, doubleClick: "reset" });
+  await Plotly.react(element, traces, layout, { displayModeBar: false, responsive: true });
 }
 
 export function clear(element) {
