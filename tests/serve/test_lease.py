@@ -182,3 +182,21 @@ def test_a_service_over_a_store_forwards_to_the_application_that_serves_beside_i
         engines[0].store.close()
         ((query, goal, asked_by),) = engine.controls.goals
         assert (query, goal.minimum_accuracy, asked_by) == (NAMES[1], 0.25, f"order {answer['order_id']}")
+
+
+def test_stores_of_a_directory_go_by_names_that_differ(tmp_path: Path) -> None:
+    """By their files, by their directories where files are called the same, and never two by one name."""
+
+    def names(*paths: str) -> list[str]:
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        for path in paths:
+            with SqliteStore(root / path):
+                pass
+        engines = open_engines([root])
+        for engine in engines:
+            engine.store.close()
+        return [engine.name for engine in engines]
+
+    assert names("a.db", "b.db") == ["a", "b"]
+    assert names("east/penstock.db", "west/penstock.db") == ["east", "west"]
+    assert len(set(names("x/a/p.db", "y/a/p.db"))) == 2

@@ -197,20 +197,22 @@ def beside(store: Path) -> EngineAddress | None:
 
 
 def open_engines(paths: Sequence[Path]) -> list[ServedEngine]:
-    """Stores by file or by directory, each under the name of its file; for reading."""
+    """Stores by file or by directory, those of directories inside included; for reading.
+
+    Each goes by the name of its file; where files have the same name in several directories, by that of its directory.
+    """
     files: list[Path] = []
     for path in paths:
-        inside = sorted(path.glob("*.db")) if path.is_dir() else [path]
+        inside = sorted(path.rglob("*.db")) if path.is_dir() else [path]
         if not inside:
             raise ServiceError(f"there is no store in the directory {path}: stores are files named *.db")
         files += inside
-    names = [file.stem for file in files]
-    unique = len(set(names)) == len(names)
+    namings = ([file.stem for file in files], [file.parent.name for file in files], [str(file) for file in files])
+    names = next(listed for listed in namings if len(set(listed)) == len(listed) or listed is namings[-1])
     engines: list[ServedEngine] = []
     try:
-        for file in files:
+        for name, file in zip(names, files, strict=True):
             store = SqliteStore(file, read_only=True)
-            name = file.stem if unique else str(file)
             engines.append(ServedEngine(name, store, find_address=partial(beside, store.path)))
     except PenstockError:
         for engine in engines:
