@@ -47,4 +47,6 @@ def serve(
             print_table([part, ""], [[name, str(value)] for name, value in found.items()])
     large = document.get("large")
     if isinstance(large, list):
-        print_table(["asked", "slowest, s"], [[row["asked"], str(row["slowest_s"])] for row in large])
+        print_table(
+            ["asked", "slowest, s", "CPU of the command, s"], [[str(value) for value in row.values()] for row in large]
+        )

@@ -19,6 +19,7 @@ READ_ROWS = 100
 """Most rows of one look-up: a batch has about ten phases, a query a few sources."""
 
 _RUN_ROWS = 50
+_FEW_ROWS = 16
 
 _GOVERNED = (ActionKind.GOVERN, ActionKind.RELEASE)
 _VERDICTS = (ActionKind.INFEASIBLE, ActionKind.HOLD, ActionKind.GOVERN)
@@ -163,8 +164,13 @@ class PointReader(Protocol):
 
 def newest_point(store: PointReader, query: QueryName, metric: Metric) -> SeriesPoint | None:
     """The newest value of the whole query, not of one of its parts."""
-    points = store.points(query, metric, last=READ_ROWS)
-    return next((point for point in reversed(points) if not point.subject), None)
+    # A batch leaves a value for each of its phases or sources: the newest few nearly always have that of the whole.
+    for rows in (_FEW_ROWS, READ_ROWS):
+        points = store.points(query, metric, last=rows)
+        found = next((point for point in reversed(points) if not point.subject), None)
+        if found is not None or len(points) < rows:
+            return found
+    return None
 
 
 def is_shedding(keep: RecordedAction | None) -> bool:
