@@ -5,7 +5,7 @@ import { Sparkline, clock, h, lasting, percent, seconds, setText, short, statePi
 
 const STATES = ["fault", "infeasible", "shedding", "catching up", "scaling", "observed", "fine"];
 const STALE_S = 60;
-const PAGE = 50;
+const PAGE = matchMedia("(max-width: 760px)").matches ? 20 : 50;
 
 const over = (row) => (row.latency_s === null || !row.goal_latency_s ? null : row.latency_s / row.goal_latency_s);
 const COLUMNS = [
