@@ -45,7 +45,7 @@ def command(
     them. Several instances with the same --state agree on a leader that does so.
 
     For example:
-      penstock serve --store artifacts/demo/penstock.db
+      penstock serve --store penstock.db
       penstock serve --store /var/lib/penstock --port 8350
       penstock serve --store a.db --store b.db --host 0.0.0.0 --allow-host penstock.lan
     """
