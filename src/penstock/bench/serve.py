@@ -143,8 +143,8 @@ def bench_large(directory: Path, *, actions: int, points: int) -> list[dict[str,
         rows = [_row(name, ask) for name, ask in asked.items()]
     of_store = ["--store", str(store)]
     # Without a store first: what starting Python and reading the commands takes is in all of them.
-    commands = [["version"], *([*words, *of_store] for words in _commands(name))]
-    return [*rows, *(_row(f"penstock {' '.join(words[:3])}", partial(_command, words)) for words in commands)]
+    commands = {"version": ["version"]} | {" ".join(words): [*words, *of_store] for words in _commands(name)}
+    return [*rows, *(_row(f"penstock {shown}", partial(_command, words)) for shown, words in commands.items())]
 
 
 def _commands(name: str) -> list[list[str]]:
