@@ -39,9 +39,12 @@ format: $(READY) ## format the code and fix what ruff can fix
 bench: $(READY) ## measure what Penstock achieves and what it costs
 	@$(WITH_JAVA) $(BIN)/penstock bench
 
-docs: $(READY) ## generate docs/reference from the code
+docs: $(READY) ## generate docs/reference from the code, and build the site into artifacts/site
 	@$(BIN)/penstock settings --markdown > docs/reference/settings.md
 	@$(BIN)/python -m penstock.cli.reference > docs/reference/cli.md
+	@$(BIN)/python -m penstock.serve.reference > docs/reference/http.md
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "artifacts/site/index.html"
 
 doctor: $(READY) ## check that this machine has what Spark and Penstock need
 	@PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python" $(WITH_JAVA) $(BIN)/penstock doctor

@@ -56,6 +56,7 @@ def test_the_core_imports_without_any_extra() -> None:
         (["experiment", "aces"], "research"),
         (["experiment", "elastic", "--changes"], "research"),
         (["replay", "--trace", "day.csv", "--policy", "hpa", "--out", "charts"], "charts"),
+        (["serve", "--store", "penstock.db"], "serve"),
         (["kafka", "lag", "nowhere", "--bootstrap", "127.0.0.1:1"], "kafka"),
         (["load", "--topic", "t", "--bootstrap", "127.0.0.1:1", "--profile", "constant:rate=1"], "kafka"),
     ],

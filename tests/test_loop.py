@@ -244,6 +244,30 @@ def test_observe_only_records_and_does_nothing() -> None:
     assert {record.mode for record in store.actions()} == {Mode.OBSERVE}
 
 
+def test_the_mode_is_switched_while_a_query_runs() -> None:
+    """Observed only, a query has its own limits and is decided about on; acted on again, what stands is in force."""
+    plant, store = NumberPlant(), MemoryStore()
+    loop = loop_on(plant, store)
+    loop.handle(started())
+    loop.handle(finished(0, 1_000, 1e6))
+    loop.set_mode(Mode.OBSERVE, asked_by="page")
+    assert plant.limits == {}
+    assert plant.restored == [NAME]
+    loop.handle(finished(1, 4_000, 1e6))
+    loop.cycle()
+    assert plant.limits == {}
+    govern = store.actions(kinds=(ActionKind.GOVERN,), last=1)[0]
+    assert (govern.mode, govern.action.cause) == (Mode.OBSERVE, "asked by page")
+    loop.set_mode(Mode.ACT, asked_by="page")
+    loop.cycle()
+    newest = store.actions(kinds=(ActionKind.READ_LIMIT,), last=1)[0]
+    assert plant.limits[NAME, 0] == newest.action.value
+    assert store.actions(kinds=(ActionKind.GOVERN,), last=1)[0].mode is Mode.ACT
+    switched = len(store.actions(kinds=(ActionKind.GOVERN,)))
+    loop.set_mode(Mode.ACT, asked_by="page")
+    assert len(store.actions(kinds=(ActionKind.GOVERN,))) == switched
+
+
 def test_a_fault_lets_one_query_go() -> None:
     """The query gets back what it came with, the fault is in the log, and it is not decided about any more."""
     plant, store = NumberPlant(), MemoryStore()

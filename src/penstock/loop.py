@@ -14,7 +14,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.control.events import BatchPlanned, QueryEnded, Tick
+from penstock.control.events import BatchPlanned, GoalChanged, QueryEnded, Tick
 from penstock.errors import PenstockError, StoreError, UnstorableError
 from penstock.model import APPLICATION, Mode
 from penstock.model.decision import Decision, Executors, Fault, KeepRatio, ReadLimit, Release, to_action
@@ -194,17 +194,35 @@ class Loop:
         return not same_batch and not (known.everything and decision.everything)
 
     def _apply(self, decision: Decision) -> None:
-        if self.mode is not Mode.ACT or not isinstance(decision, ReadLimit | KeepRatio | Executors):
+        if not isinstance(decision, ReadLimit | KeepRatio | Executors):
             return
         with self.lock_of(decision.query):
-            # Under the query's lock: a limit decided before a release must not be put in force after it.
-            if self._standing.get(_key(decision)) is decision:
+            # Under the query's lock: a limit decided before a release, or before nothing is applied any more, must not
+            # be put in force after it.
+            if self.mode is Mode.ACT and self._standing.get(_key(decision)) is decision:
                 self.plant.apply(decision)
 
     def lock_of(self, query: QueryName) -> threading.RLock:
         """The lock under which one query is acted on; a slow query holds up nobody else."""
         with self._deciding:
             return self._acting.setdefault(query, threading.RLock())
+
+    def set_mode(self, mode: Mode, *, asked_by: str) -> None:
+        """Apply decisions from now on, or none any more: queries then have their own limits, and are decided about on.
+
+        Every governed query is on record anew with the mode; what stands is put in force again by the next cycle.
+        """
+        with self._deciding:
+            if self._closed.is_set() or mode is self.mode:
+                return
+            self.mode = mode
+            self.logic.set_enforced(enforced=mode is Mode.ACT)
+            goals = {name: self.logic.application.queries[name].goal for name in self.logic.governed}
+        for name, goal in goals.items():
+            if mode is Mode.OBSERVE:
+                with self.lock_of(name):
+                    self.plant.suspend(name)
+            self.handle(GoalChanged(name, goal, asked_by))
 
     # Cycles
 

@@ -298,6 +298,22 @@ class AgentSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DashboardSettings:
+    """The page of an application, its HTTP API and metrics; needs the extra 'serve'."""
+
+    port: int = _option(
+        0, "Port on which the application serves its dashboard; 0 serves none until pen.serve() is called.",
+        unit="port", low=0, high=65_535,
+    )  # fmt: skip
+    host: str = _option(
+        "127.0.0.1", "Address on which it listens; beyond loopback, reading needs the token as well.", unit="address"
+    )
+    token_file: str = _option(
+        "beside the store", "File with the token that changes need; made where there is none.", unit="path"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All sections."""
 
@@ -311,6 +327,7 @@ class Settings:
     graph: GraphSettings = field(default_factory=GraphSettings)
     fleet: FleetSettings = field(default_factory=FleetSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
+    dashboard: DashboardSettings = field(default_factory=DashboardSettings)
 
     def __post_init__(self) -> None:
         for key, option, value in self.options():

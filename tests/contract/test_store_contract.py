@@ -524,3 +524,42 @@ def test_many_threads_may_record_and_read_at_once(store: Store) -> None:
     assert sorted((point.value, point.time_s) for point in points) == [
         (float(thread), float(step)) for thread in range(threads) for step in range(each)
     ]
+
+
+def test_bins_are_what_the_points_between_edges_come_to(store: Store) -> None:
+    """The earlier edge belongs to a stretch and the later one does not; one without points is None."""
+    store.append_points([_point(time_s, value) for time_s, value in ((1.0, 2.0), (2.0, 4.0), (3.0, 9.0), (7.0, 5.0))])
+    store.append_points([replace(_point(2.5, 99.0), subject="source 0"), _point(2.5, 77.0, query=TAXIS)])
+    first, second, third = store.bins(CLICKS, Metric.LAG_ROWS, [1.0, 3.0, 5.0, 9.0])
+    assert first is not None
+    assert (first.time_s, first.count, first.low, first.mean, first.high) == (1.0, 2, 2.0, 3.0, 4.0)
+    assert second is not None
+    assert (second.count, second.mean) == (1, 9.0)
+    assert third is not None
+    assert third.mean == 5.0
+    assert store.bins(CLICKS, Metric.LAG_ROWS, [20.0, 30.0]) == [None]
+    (parts,) = store.bins(CLICKS, Metric.LAG_ROWS, [2.0, 3.0], subject=None)
+    assert parts is not None
+    assert parts.high == 99.0
+
+
+def test_bins_of_very_many_points_read_some_of_them(store: Store) -> None:
+    """The time that a chart takes has a bound, and the mean is still that of the stretch."""
+    store.append_points([_point(index / 1000, 5.0) for index in range(2000)])
+    (found,) = store.bins(CLICKS, Metric.LAG_ROWS, [0.0, 10.0])
+    assert found is not None
+    assert found.count < 2000
+    assert found.mean == 5.0
+
+
+def test_whoever_follows_sees_every_point_once(store: Store) -> None:
+    """Points come in the order of recording whatever their times, and a portion goes on where the last one ended."""
+    assert store.newest_point_id() == 0
+    store.append_points([_point(time_s) for time_s in (5.0, 3.0, 9.0)])
+    seen = store.points_after(0, limit=2)
+    assert [point.time_s for _, point in seen] == [5.0, 3.0]
+    store.append_points([_point(1.0, query=TAXIS)])
+    rest = store.points_after(seen[-1][0], limit=10)
+    assert [point.time_s for _, point in rest] == [9.0, 1.0]
+    assert rest[-1][0] == store.newest_point_id()
+    assert store.points_after(rest[-1][0], limit=10) == []

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
+import pyspark
 import pytest
+from nbclient import NotebookClient
+
+from penstock.cluster.standalone import running_cluster
+from penstock.cluster.standalone_config import StandaloneSpec
+from penstock.model import ActionKind
+from penstock.store import open_reader
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BATCH = re.compile(r"^batch (\d+): ([\d,]+) rows in ([\d.]+) s$", re.MULTILINE)
@@ -34,10 +43,59 @@ def rows_of_batches(output: str) -> list[int]:
     return [int(rows.replace(",", "")) for _, rows, _ in BATCH.findall(output)]
 
 
+@pytest.mark.slow
+def test_the_dashboard_of_an_application_is_asked_and_changes_its_goal(tmp_path: Path) -> None:
+    """The API tells how the query is doing, and the goal that it was given is the one that stands."""
+    output = run("06-dashboard.py", tmp_path)
+    assert re.search(r"dashboard: http://127\.0\.0\.1:\d+", output)
+    assert re.search(r"^waves .*; goal 10 s$", output, re.MULTILINE)
+    assert "results within 5 s" in output
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_shows_what_it_says(tmp_path: Path) -> None:
+    """Executed from top to bottom, every object shows itself: tables, sentences, a chart, the address of the page."""
+    notebook = nbformat.read(EXAMPLES / "08-notebook.ipynb", as_version=4)
+    client = NotebookClient(notebook, timeout=200, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    client.execute()
+    shown = [
+        output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []) if "data" in output
+    ]
+    pages = [data["text/html"] for data in shown if "text/html" in data]
+    assert any("waves" in page and "&#9679;" in page for page in pages)
+    assert any("results within 10 s" in page for page in pages)
+    assert any("the dashboard is at" in page for page in pages)
+    assert any("application/vnd.plotly.v1+json" in data for data in shown)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_recipe_for_spark_submit_runs_on_standalone(tmp_path: Path) -> None:
+    """Submitted to a cluster with the package as a zip, the query is governed by the package from that zip."""
+    package = shutil.make_archive(str(tmp_path / "penstock"), "zip", EXAMPLES.parent / "src", "penstock")
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    with running_cluster(StandaloneSpec(tmp_path / "cluster", workers=1, cores=2, memory="1g")) as cluster:
+        environment = os.environ | {
+            "SPARK_CONF_DIR": str(tmp_path / "cluster" / "conf"), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": "",
+        }  # fmt: skip
+        command = [submit, "--master", cluster.master_url, "--py-files", package]
+        command += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.executor.memory=512m"]
+        command += [EXAMPLES / "07-spark-submit.py", tmp_path / "submitted.db"]
+        done = subprocess.run(
+            [str(word) for word in command], env=environment, capture_output=True, text=True, timeout=500, check=False
+        )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert re.search(r"^penstock is at .*penstock\.zip/penstock/__init__\.py$", done.stdout, re.MULTILINE)
+    assert re.search(r"^ticks +(fine|catching up|shedding)", done.stdout, re.MULTILINE)
+    with open_reader(tmp_path / "submitted.db") as store:
+        assert [entry.action.reason for entry in store.actions(kinds=(ActionKind.FAULT,))] == []
+
+
 def test_every_example_has_a_test() -> None:
     """A new example must be added to this file."""
     source = Path(__file__).read_text(encoding="utf-8")
-    assert [path.name for path in sorted(EXAMPLES.glob("*.py")) if f'"{path.name}"' not in source] == []
+    examples = sorted((*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb")))
+    assert [path.name for path in examples if f'"{path.name}"' not in source] == []
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ from penstock.cli import (
     repay,
     replay,
     run,
+    serve,
     settings,
     status,
     up,
@@ -60,6 +61,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "repay": repay.command,
     "replay": replay.command,
     "run": run.command,
+    "serve": serve.command,
     "settings": settings.command,
     "status": status.command,
     "up": up.command,
@@ -83,6 +85,7 @@ def penstock() -> None:
       penstock demo               see it work, side by side with plain Spark
       penstock doctor             is this machine ready for Spark?
       penstock status             how is every query doing?
+      penstock serve              see all of it in a browser
       penstock log --last 20      what was decided lately, and why?
       penstock explain clicks     why is the query 'clicks' where it is now?
     """

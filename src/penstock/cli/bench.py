@@ -14,6 +14,7 @@ from penstock.cli.bench_loops import loops
 from penstock.cli.bench_moves import moves
 from penstock.cli.bench_qod import qod
 from penstock.cli.bench_sensitivity import sensitivity
+from penstock.cli.bench_serve import serve
 from penstock.console import AsJson, print_json, print_table
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app.command()(demo)
 app.command()(sensitivity)
 app.command()(moves)
 app.command()(qod)
+app.command()(serve)
 
 
 @app.callback()

@@ -83,6 +83,7 @@ def command(
     typer.echo("\n" + "\n".join(notes(result)))
     typer.echo(f"\nreport: {result.report.resolve()}")
     typer.echo(f"log:    penstock log --store {result.store}")
+    typer.echo(f"page:   penstock serve --store {result.store}")
 
 
 class _Progress:

@@ -138,6 +138,12 @@ class ApplicationLogic:
         found = self._queries.get(name)
         return None if found is None else found.logic
 
+    def set_enforced(self, *, enforced: bool) -> None:
+        """Whether decisions are applied from now on."""
+        self._enforced = enforced
+        for query in self._queries.values():
+            query.logic.set_enforced(enforced=enforced)
+
     @property
     def governed(self) -> tuple[QueryName, ...]:
         """Queries that are decided about."""

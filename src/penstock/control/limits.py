@@ -62,6 +62,10 @@ class SourceLimits:
         self._enforced = enforced
         self._states = list(states or (SourceState() for _ in query.sources))
 
+    def set_enforced(self, *, enforced: bool) -> None:
+        """Whether limits are applied from now on; a source that nobody held to its limit is not judged by it."""
+        self._enforced = enforced
+
     @property
     def arrival_rows_per_s(self) -> float | None:
         """Arrivals over all sources, None as soon as one of them is unknown."""

@@ -293,6 +293,11 @@ class QueryLogic:
         largest_read = max(float(signal.rows), self._state.largest_read_rows * _LARGEST_BATCH_DECAY)
         self._update(batches=self._state.batches + 1, largest_batch_rows=largest, largest_read_rows=largest_read)
 
+    def set_enforced(self, *, enforced: bool) -> None:
+        """Whether decisions are applied from now on."""
+        self._enforced = enforced
+        self._limits.set_enforced(enforced=enforced)
+
     def _check_answer(self, signal: BatchSignal) -> list[Decision]:
         """Put on record what a batch kept to, should it not be what it was told."""
         if self._keep is None or signal.guard is None or not self._enforced:

@@ -153,12 +153,22 @@ class GuardedApp:
             await _refuse(refused, send)
             return
 
+        has_answered = False
+
         async def send_guarded(message: Message) -> None:
+            nonlocal has_answered
+            has_answered = True
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", []), *_encoded(_HEADERS)]}
             await send(message)
 
-        await self.app(scope, receive, send_guarded)
+        try:
+            await self.app(scope, receive, send_guarded)
+        except Exception:
+            # An error that was answered and logged already comes out all the same; the server would close the
+            # connection, and the next request of the same client would fail with it.
+            if not has_answered:
+                raise
 
 
 async def _refuse(refused: Refusal, send: Send) -> None:

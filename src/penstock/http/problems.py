@@ -62,7 +62,9 @@ def status_of(error: PenstockError) -> int:
     """
     if isinstance(error, StatusError):
         return error.status
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), CONFLICT)
+    # Whatever else cannot be found is a LookupError of its own.
+    known = next((status for kind, status in _STATUS if isinstance(error, kind)), CONFLICT)
+    return NOT_FOUND if isinstance(error, LookupError) else known
 
 
 def answer_with_sentences(app: FastAPI) -> None:
@@ -97,6 +99,7 @@ async def _invalid(_: Request, error: RequestValidationError) -> Response:
 
 async def _of_routing(request: Request, error: HTTPException) -> Response:
     said = {
+        BAD_REQUEST: "the body cannot be read: send JSON",
         NOT_FOUND: f"there is nothing at {request.url.path}: /docs lists what there is",
         405: f"{request.method} is not for {request.url.path}: /docs lists what is",
     }

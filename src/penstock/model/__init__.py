@@ -6,7 +6,7 @@ from penstock.model.duration import parse_duration_s
 from penstock.model.executors import EngineView, Executor, ExecutorBounds
 from penstock.model.goal import Goal
 from penstock.model.query import LimitUnit, QueryName, QuerySpec, SourceSpec
-from penstock.model.series import Metric, SeriesPoint
+from penstock.model.series import Metric, SeriesBin, SeriesPoint
 from penstock.model.signal import BatchSignal, ExecutorSignal, GuardSignal, PlannedBatch, SourceSignal
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "QueryName",
     "QuerySpec",
     "RecordedAction",
+    "SeriesBin",
     "SeriesPoint",
     "SourceSignal",
     "SourceSpec",

@@ -37,6 +37,17 @@ class Metric(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesBin:
+    """What the points of one stretch of time come to; ``time_s`` is where it begins."""
+
+    time_s: float
+    count: int
+    low: float
+    mean: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesPoint:
     """One value at one time. ``subject`` tells parts of a query apart: a phase, a source, an executor."""
 

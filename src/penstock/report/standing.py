@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.model import APPLICATION, ActionKind, Metric, Mode
 
@@ -19,6 +19,7 @@ READ_ROWS = 100
 """Most rows of one look-up: a batch has about ten phases, a query a few sources."""
 
 _RUN_ROWS = 50
+_FEW_ROWS = 16
 
 _GOVERNED = (ActionKind.GOVERN, ActionKind.RELEASE)
 _VERDICTS = (ActionKind.INFEASIBLE, ActionKind.HOLD, ActionKind.GOVERN)
@@ -145,10 +146,31 @@ def read_executors(store: Store) -> ExecutorsStanding:
     )
 
 
-def newest_point(store: Store, query: QueryName, metric: Metric) -> SeriesPoint | None:
+class PointReader(Protocol):
+    """What figures of queries are read from: a store, or the newest of its points in memory."""
+
+    def points(
+        self,
+        query: QueryName,
+        metric: Metric,
+        *,
+        since_s: float | None = None,
+        until_s: float | None = None,
+        last: int | None = None,
+    ) -> list[SeriesPoint]:
+        """Give a time series of a query, oldest first."""
+        ...
+
+
+def newest_point(store: PointReader, query: QueryName, metric: Metric) -> SeriesPoint | None:
     """The newest value of the whole query, not of one of its parts."""
-    points = store.points(query, metric, last=READ_ROWS)
-    return next((point for point in reversed(points) if not point.subject), None)
+    # A batch leaves a value for each of its phases or sources: the newest few nearly always have that of the whole.
+    for rows in (_FEW_ROWS, READ_ROWS):
+        points = store.points(query, metric, last=rows)
+        found = next((point for point in reversed(points) if not point.subject), None)
+        if found is not None or len(points) < rows:
+            return found
+    return None
 
 
 def is_shedding(keep: RecordedAction | None) -> bool:

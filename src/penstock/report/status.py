@@ -12,6 +12,7 @@ from penstock.model import APPLICATION, LimitUnit, Metric
 from penstock.report.standing import (
     READ_ROWS,
     ExecutorsStanding,
+    PointReader,
     Standing,
     is_shedding,
     newest_point,
@@ -65,6 +66,17 @@ _SENTENCES = {
     State.SHEDDING: "is shedding: more arrives or waits than fits within its goal",
     State.CATCHING_UP: "is catching up: more waits than arrives within its goal",
     State.FINE: "is fine: it keeps up with what arrives",
+}
+
+
+_COLOURS = {
+    State.FAULT: "#ad2317",
+    State.OBSERVED: "#56636c",
+    State.INFEASIBLE: "#ad2317",
+    State.SCALING: "#2a5bb0",
+    State.SHEDDING: "#8a5200",
+    State.CATCHING_UP: "#735c00",
+    State.FINE: "#2b6f3f",
 }
 
 
@@ -199,7 +211,12 @@ class ApplicationStatus:
 
     def _repr_html_(self) -> str:
         cells = [query.cells(now_s=self.time_s) for query in self.queries]
-        return html_table(_HEAD, cells, caption=self.application_line())
+        table = html_table(_HEAD, cells, caption=self.application_line())
+        # The word stays; the colour is for whoever looks twice a day.
+        for state in {query.state for query in self.queries}:
+            mark = f'<td><span style="color:{_COLOURS[state]};font-weight:600">&#9679; {state.value}</span></td>'
+            table = table.replace(f"<td>{state.value}</td>", mark)
+        return table
 
 
 def application_status(
@@ -230,7 +247,7 @@ def query_status(
     return status_of(store, read_standing(store, query), executors, live or LiveFigures())
 
 
-def status_of(store: Store, standing: Standing, executors: ExecutorsStanding, live: LiveFigures) -> QueryStatus:
+def status_of(store: PointReader, standing: Standing, executors: ExecutorsStanding, live: LiveFigures) -> QueryStatus:
     """How the query that stands so is doing."""
     backlog_rows = _first(live.backlog_rows, _newest_value(store, standing.query, Metric.LAG_ROWS))
     arrival_rows_per_s = _first(
@@ -257,7 +274,7 @@ def status_of(store: Store, standing: Standing, executors: ExecutorsStanding, li
 
 
 def _state(
-    store: Store, standing: Standing, executors: ExecutorsStanding, status: QueryStatus, *, in_force: bool
+    store: PointReader, standing: Standing, executors: ExecutorsStanding, status: QueryStatus, *, in_force: bool
 ) -> tuple[State, float | None]:
     """The first state that holds, and since when."""
     governed_s = _time_of(standing.governed)
@@ -276,7 +293,7 @@ def _state(
     return State.FINE, max(filter(None, (governed_s, standing.keep_since_s)), default=None)
 
 
-def _behind(store: Store, status: QueryStatus) -> tuple[bool, float | None]:
+def _behind(store: PointReader, status: QueryStatus) -> tuple[bool, float | None]:
     """Whether more waits than arrives within the goal, and since when; what is unknown argues against it."""
     backlog_rows, rate_rows_per_s, goal_s = status.backlog_rows, status.arrival_rows_per_s, status.goal_latency_s
     if backlog_rows is None or rate_rows_per_s is None or goal_s is None or backlog_rows <= rate_rows_per_s * goal_s:
@@ -286,7 +303,7 @@ def _behind(store: Store, status: QueryStatus) -> tuple[bool, float | None]:
     return True, behind[-1].time_s if behind else None
 
 
-def _latency_s(store: Store, query: QueryName, backlog_rows: float | None) -> float | None:
+def _latency_s(store: PointReader, query: QueryName, backlog_rows: float | None) -> float | None:
     age = newest_point(store, query, Metric.OLDEST_ROW_AGE_S)
     duration = newest_point(store, query, Metric.BATCH_DURATION_S)
     if age is not None and (duration is None or age.time_s >= duration.time_s):
@@ -313,7 +330,7 @@ def _limits_by_unit(standing: Standing) -> dict[str, float]:
     return units
 
 
-def _newest_value(store: Store, query: QueryName, metric: Metric) -> float | None:
+def _newest_value(store: PointReader, query: QueryName, metric: Metric) -> float | None:
     point = newest_point(store, query, metric)
     return None if point is None else point.value
 

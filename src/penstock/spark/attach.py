@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.control.application import ApplicationLogic
 from penstock.control.events import GoalChanged
 from penstock.declaration import read_declaration
-from penstock.errors import AlreadyAttachedError, InvalidSettingError, UnknownQueryError
+from penstock.errors import AlreadyAttachedError, InvalidSettingError, PenstockError, UnknownQueryError
 from penstock.loop import Loop
 from penstock.model import Application, Goal, Mode, QueryName
 from penstock.model.application import REPAY_WHEN_IDLE
@@ -26,6 +26,7 @@ from penstock.report import LogView, application_status, explain
 from penstock.settings import Settings, load_settings
 from penstock.spark import internals
 from penstock.spark.answers import Answering
+from penstock.spark.dashboard import Dashboard
 from penstock.spark.declared import DeclaredFile
 from penstock.spark.executor_plant import ExecutorPlant, why_not
 from penstock.spark.govern import GovernedWriter
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
+    from plotly.graph_objects import Figure
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from penstock.control.scaling.base import Scaler
     from penstock.declaration import Declaration, GoalChange
     from penstock.report import ApplicationStatus, Explanation
+    from penstock.serve.service import Service
     from penstock.spark.operator import Operator
     from penstock.spark.operator_worker import Row
     from penstock.spark.watched import WatchedQuery
@@ -153,6 +156,7 @@ class Penstock:
         self.mode = Mode.OBSERVE if settings.observe.only else Mode.ACT
         self.missing = internals.probe(spark)
         self.operators: list[Operator] = []
+        self._dashboard = Dashboard(self)
         self._spark = spark
         self._file: DeclaredFile | None = None
         self._deleted_s = 0.0
@@ -188,9 +192,19 @@ class Penstock:
                 self.events.take_up(query)
             every_s = settings.scaling.every_s if executors is not None else settings.observe.executors_every_s
             self.loop.start(min(every_s, settings.observe.reports_every_s))
+            if settings.dashboard.port:
+                self._serve_if_it_can_be()
         except BaseException:
             self.detach()
             raise
+
+    def _serve_if_it_can_be(self) -> None:
+        """Serve the dashboard; a port that is taken must not keep queries from being governed."""
+        try:
+            self.serve()
+        except PenstockError as error:
+            logger.warning("the dashboard is off: %s", error)
+            self.loop.record([ActuatorOff(cause="attach", reason=f"the dashboard is off: {error}")])
 
     def _tell_missing(self, refusal: str | None) -> None:
         reasons = [f"{ability} is off: {reason}" for ability, reason in self.missing.items()]
@@ -289,6 +303,7 @@ class Penstock:
         self.loop.close()
         with ExitStack() as after:
             after.callback(self.store.close)
+            after.callback(self._dashboard.close)
             after.callback(_let_hold_go, self)
             after.callback(self._idle_repay.close)
             after.callback(self._answering.close)
@@ -352,6 +367,37 @@ class Penstock:
     def log(self, query: str | None = None, *, last: int = 50) -> LogView:
         """What was decided, when and why."""
         return LogView.read(self.store, query=query, last=last)
+
+    def serve(self, port: int | None = None) -> Service:
+        """Serve the dashboard of this application, and say where it is; it ends with :meth:`detach`.
+
+        Parameters
+        ----------
+        port
+            Where to listen; the setting ``dashboard.port``, or any free one, if left out.
+        """
+        return self._dashboard.serve(port)
+
+    def plot(self, query: str, *, hours: float = 1.0) -> Figure:
+        """Load, latency, accuracy and backlog of a query over its last hours, as a chart that a notebook shows."""
+        return self._dashboard.plot(query, hours=hours)
+
+    @property
+    def application_name(self) -> str:
+        """The name of the Spark application."""
+        return self._spark.sparkContext.appName or "application"
+
+    @property
+    def observe_only(self) -> bool:
+        """Whether what is decided is not applied."""
+        return self.loop.mode is Mode.OBSERVE
+
+    def set_observe_only(self, observe_only: bool, *, asked_by: str = "user") -> None:  # noqa: FBT001 - the one thing it says
+        """Apply no decision from now on, or apply them again; queries stay governed and decided about."""
+        self.mode = Mode.OBSERVE if observe_only else Mode.ACT
+        self.loop.set_mode(self.mode, asked_by=asked_by)
+        if not observe_only:
+            self.events.let_ask()
 
     def watched(self, name: str) -> WatchedQuery:
         """The query of that name or id, as Penstock sees it."""

@@ -238,6 +238,13 @@ class SessionEvents:
             if watched.has_guard and self._loop.mode is Mode.ACT:
                 self._answering.introduce(watched, event.answered)
 
+    def let_ask(self) -> None:
+        """Have the batches of governed queries ask that began while nothing was applied."""
+        for watched in self._plant.watched:
+            with self._loop.lock_of(watched.name):
+                if watched.is_governed and watched.has_guard:
+                    self._answering.introduce(watched, ())
+
     def _memory(self, watched: WatchedQuery, goal: Goal) -> WarmStart:
         """What is on record of earlier runs; nothing where the store cannot be read: the query starts without it."""
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction, SeriesPoint
+    from penstock.model import Action, ActionKind, Metric, Mode, QueryName, RecordedAction, SeriesBin, SeriesPoint
 
 
 class Store(Protocol):
@@ -64,6 +64,24 @@ class Store(Protocol):
         last: int | None = None,
     ) -> list[SeriesPoint]:
         """Give a time series of a query, oldest first."""
+        ...
+
+    def bins(
+        self, query: QueryName, metric: Metric, edges_s: Sequence[float], *, subject: str | None = ""
+    ) -> list[SeriesBin | None]:
+        """Give what the points between each two edges come to, None where there are none; the later edge is out.
+
+        Of a stretch with very many points the first :data:`~penstock.store.bins.READ_POINTS` count, so that the time
+        that this takes has a bound. ``subject`` None takes all parts of the query together.
+        """
+        ...
+
+    def newest_point_id(self) -> int:
+        """Give the id of the observation that was recorded last, 0 where there is none."""
+        ...
+
+    def points_after(self, point_id: int, *, limit: int) -> list[tuple[int, SeriesPoint]]:
+        """Give observations of all queries that were recorded after one, with their ids, in the order of recording."""
         ...
 
     def put_messages(self, query_id: str, messages: Sequence[tuple[str, str]]) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
+from collections import deque
 from heapq import merge
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, Self
 
 from penstock.errors import StoreError
 from penstock.model import ActionKind, Metric, QueryName
+from penstock.store.bins import READ_POINTS, bin_of
 from penstock.store.schema import (
     ActionRow,
     PointRow,
@@ -25,7 +27,11 @@ from penstock.store.schema import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from penstock.model import Action, Mode, RecordedAction, SeriesPoint
+    from penstock.model import Action, Mode, RecordedAction, SeriesBin, SeriesPoint
+
+
+_REMEMBERED_POINTS = 20_000
+"""Points in the order of recording, for whoever follows: they look every second or so."""
 
 
 class MemoryStore:
@@ -52,6 +58,8 @@ class MemoryStore:
         # By query and kind, so that the newest of either are found without a look at the others. A list only grows at
         # its end, and a deletion puts another in its place: one that was taken can be read without the lock.
         self._actions: dict[tuple[str, str], list[tuple[int, ActionRow]]] = {}
+        self._newest_point_id = 0
+        self._recorded: deque[PointRow] = deque(maxlen=_REMEMBERED_POINTS)
         self._messages: dict[str, dict[str, str]] = {}
         self._points: dict[tuple[str, str], list[PointRow]] = {}
 
@@ -78,6 +86,8 @@ class MemoryStore:
         with self._lock:
             self._check_open()
             for row in rows:
+                self._newest_point_id += 1
+                self._recorded.append(row)
                 insort(self._points.setdefault((row.query, row.metric), []), row, key=_time_of)
 
     def actions(
@@ -136,6 +146,37 @@ class MemoryStore:
                 start = max(start, end - limit)
             chosen = rows[start:end]
         return [point_from_row(number, row) for number, row in enumerate(chosen, start=1)]
+
+    def bins(
+        self, query: QueryName, metric: Metric, edges_s: Sequence[float], *, subject: str | None = ""
+    ) -> list[SeriesBin | None]:
+        """Give what the points between each two edges come to, None where there are none."""
+        with self._lock:
+            self._check_open()
+            rows = list(self._points.get((query, Metric(metric).value), []))
+        places = [bisect_left(rows, edge_s, key=_time_of) for edge_s in edges_s]
+        return [
+            bin_of(
+                begin_s,
+                (row.value for row in rows[start : min(end, start + READ_POINTS)] if subject in {None, row.subject}),
+            )
+            for begin_s, (start, end) in zip(edges_s, pairwise(places), strict=False)
+        ]
+
+    def newest_point_id(self) -> int:
+        """Give the id of the observation that was recorded last, 0 where there is none."""
+        with self._lock:
+            self._check_open()
+            return self._newest_point_id
+
+    def points_after(self, point_id: int, *, limit: int) -> list[tuple[int, SeriesPoint]]:
+        """Give observations that were recorded after one; of those long past the newest are remembered."""
+        with self._lock:
+            self._check_open()
+            first_id = self._newest_point_id - len(self._recorded) + 1
+            start = max(0, point_id + 1 - first_id)
+            chosen = list(islice(self._recorded, start, start + limit))
+        return [(first_id + start + place, point_from_row(place, row)) for place, row in enumerate(chosen)]
 
     def put_messages(self, query_id: str, messages: Sequence[tuple[str, str]]) -> None:
         """Record what the tasks of a query are told; a name keeps its newest text."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.errors import StoreError
 from penstock.model import ActionKind, Metric, QueryName
+from penstock.store.bins import read_bins
 from penstock.store.file import (
     BUSY_TIMEOUT_S,
     READER_REMEDIES,
@@ -44,7 +45,7 @@ from penstock.store.writer_lock import WriterLock
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from penstock.model import Action, Mode, RecordedAction, SeriesPoint
+    from penstock.model import Action, Mode, RecordedAction, SeriesBin, SeriesPoint
 
 logger = logging.getLogger("penstock")
 
@@ -72,6 +73,10 @@ _DELETE_ACTIONS = """
 _SELECT_POINTS = """
     SELECT point_id, time_s, query, metric, value, batch_id, subject
     FROM series WHERE {} ORDER BY time_s DESC, point_id DESC LIMIT ?
+"""
+_SELECT_NEXT_POINTS = """
+    SELECT point_id, time_s, query, metric, value, batch_id, subject
+    FROM series WHERE point_id > ? ORDER BY point_id LIMIT ?
 """
 # DISTINCT would read every observation; this jumps from one name to the next in the index.
 _SELECT_QUERIES = """
@@ -210,6 +215,25 @@ class SqliteStore:
         where.add("query = ? AND metric = ?", query, Metric(metric).value)
         where.add_range(since_s, until_s)
         return [point_from_row(row[0], row[1:]) for row in self._newest(_SELECT_POINTS, where, last)]
+
+    def bins(
+        self, query: QueryName, metric: Metric, edges_s: Sequence[float], *, subject: str | None = ""
+    ) -> list[SeriesBin | None]:
+        """Give what the points between each two edges come to, None where there are none."""
+        with self._using() as connection:
+            return read_bins(connection, query, Metric(metric).value, edges_s, subject)
+
+    def newest_point_id(self) -> int:
+        """Give the id of the observation that was recorded last, 0 where there is none."""
+        with self._using() as connection:
+            (newest,) = connection.execute("SELECT max(point_id) FROM series").fetchone()
+        return int(newest or 0)
+
+    def points_after(self, point_id: int, *, limit: int) -> list[tuple[int, SeriesPoint]]:
+        """Give observations of all queries that were recorded after one, in the order of recording."""
+        with self._using() as connection:
+            rows = connection.execute(_SELECT_NEXT_POINTS, (point_id, limit)).fetchall()
+        return [(row[0], point_from_row(row[0], row[1:])) for row in rows]
 
     def put_messages(self, query_id: str, messages: Sequence[tuple[str, str]]) -> None:
         """Record durably what the tasks of a query are told, all of it or nothing; a name keeps its newest text."""
