@@ -153,7 +153,7 @@ MISTAKES = {
         "[executors]\n[zzz]\n",
         (
             "line 2: there is no section [zzz]: known: queries, executors, admission, shedding, store, observe, "
-            "scaling, directives, repay, graph"
+            "scaling, directives, repay, graph, sizing"
         ),
     ),
     "key outside a section": (

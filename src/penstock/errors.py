@@ -16,6 +16,7 @@
     ├── AlreadyAttachedError      a session that is attached to already
     ├── RepayError                dropped rows that cannot be had again as they were
     ├── StoreError                the action log cannot be opened, written or understood
+    ├── EventLogError             an event log of Spark that cannot be read
     ├── EnvironmentCheckError     Java, Python or memory is not what Spark needs
     ├── MissingExtraError         a package that only some parts need, with the command that installs it
     ├── ArtifactError             jars that cannot be resolved or found
@@ -125,6 +126,13 @@ class StoreError(PenstockError):
 
 class UnstorableError(StoreError):
     """What is to be recorded cannot be by any store, now or later: a NaN, or text that is no text."""
+
+
+class EventLogError(PenstockError):
+    """An event log of Spark that is not there, or not as it is read here."""
+
+    def __init__(self, path: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{path}: {problem}: {remedy}")
 
 
 class EnvironmentCheckError(PenstockError):

@@ -19,12 +19,15 @@ from penstock.control.events import (
     GoalChanged,
     QueryEnded,
     QueryStarted,
+    ResizeEnded,
     Tick,
+    UsageSeen,
 )
 from penstock.control.query_logic import QueryLogic, QueryState
 from penstock.control.scaling.by_name import guarded
 from penstock.control.scaling_numbers import scaler_setup
 from penstock.control.scaling_tier import ScalingTier, ScalingTierState
+from penstock.control.sizing_tier import SizingTier
 from penstock.control.workload import QueryWorkload, Workload, WorkloadState, sum_of
 from penstock.model.decision import Decision, Govern, Hold, Infeasible, ReadLimit, Unmanaged
 
@@ -98,6 +101,7 @@ class ApplicationLogic:
         self._engine = EngineCoordinator(cores=cores)
         self._graph = self._new_graph()
         self._scaling: ScalingTier | None = None
+        self._sizing: SizingTier | None = None
         self._workload = Workload()
         self._points: list[SeriesPoint] = []
         self._has_seen_cores = False
@@ -113,6 +117,8 @@ class ApplicationLogic:
             BatchFinished: self._on_finished,
             ExecutorsSeen: self._on_executors,
             GoalChanged: self._on_goal,
+            UsageSeen: self._on_usage,
+            ResizeEnded: self._on_resized,
             Tick: self._on_tick,
         }
         return decide[type(event)](event)
@@ -141,6 +147,11 @@ class ApplicationLogic:
     def scaling(self) -> ScalingTier | None:
         """What decides about executors; None where none are declared, or no query had a latency goal yet."""
         return self._scaling
+
+    @property
+    def sizing(self) -> SizingTier | None:
+        """What decides about the shape of executors; None where sizes are not looked at, or were not seen yet."""
+        return self._sizing
 
     @property
     def workload(self) -> Workload:
@@ -309,6 +320,24 @@ class ApplicationLogic:
         decisions = self._scaling.observe(event.view, self._workload, self._now_s)
         self._points += self._scaling.points
         return decisions
+
+    def _on_usage(self, event: UsageSeen) -> list[Decision]:
+        settings = self._settings.sizing
+        if settings.mode == "off":
+            return []
+        if self._sizing is None:
+            self._sizing = SizingTier(
+                settings,
+                event.shape,
+                is_acting=self._enforced and settings.mode == "apply",
+                scales_executors=self.application.executors is not None,
+            )
+        return self._sizing.observe(
+            event.signal, event.shape, event.capacity, is_asked_for=event.is_asked_for and self._enforced
+        )
+
+    def _on_resized(self, event: ResizeEnded) -> list[Decision]:
+        return [] if self._sizing is None else self._sizing.on_outcome(event.outcome)
 
     def take_points(self) -> list[SeriesPoint]:
         """What was measured of executors since the last call: how long they take to come and to go."""
