@@ -30,6 +30,7 @@ from penstock.cli import (
     replay,
     run,
     settings,
+    size,
     status,
     version,
 )
@@ -55,6 +56,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "replay": replay.command,
     "run": run.command,
     "settings": settings.command,
+    "size": size.command,
     "status": status.command,
     "version": version.command,
 }

@@ -12,6 +12,7 @@ from penstock.cli.bench_demo import demo
 from penstock.cli.bench_elastic import print_elastic
 from penstock.cli.bench_loops import loops
 from penstock.cli.bench_sensitivity import sensitivity
+from penstock.cli.bench_reshape import reshape
 from penstock.console import AsJson, print_json, print_table
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(loops)
 app.command()(demo)
 app.command()(sensitivity)
+app.command()(reshape)
 
 
 @app.callback()

@@ -12,6 +12,7 @@ from penstock.console import AsJson, print_json, print_table
 from penstock.extras import require
 from penstock.research.commands.experiment_aces import aces
 from penstock.research.commands.experiment_elastic import elastic
+from penstock.research.commands.experiment_sage import sage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,11 +32,13 @@ def experiment() -> None:
       penstock experiment las --underprovision 0.25 --runs 100
       penstock experiment aces --figure 4
       penstock experiment elastic
+      penstock experiment sage
     """
 
 
 app.command()(aces)
 app.command()(elastic)
+app.command()(sage)
 
 
 @app.command()
