@@ -54,10 +54,9 @@ class MemoryUp:
         if ratio <= settings.memory_limit:
             return silent(self, f"uses {ratio:.0%} of its memory, at most {settings.memory_limit:.0%}", figures)
         factor = step(ratio / settings.memory_limit * (1 + settings.margin), settings)
-        who = "Python workers have" if part is MemoryPart.PYTHON else "the JVM has"
-        what = f"an executor uses {ratio:.0%} of its memory and {who} outgrown their part".replace(
-            "has outgrown their", "has outgrown its"
-        )
+        is_python = part is MemoryPart.PYTHON
+        who = "Python workers have outgrown their part" if is_python else "the JVM has outgrown its part"
+        what = f"an executor uses {ratio:.0%} of its memory and {who}".replace("%", " %")
         return self._decide(context, factor, what, figures, part)
 
     def _decide(
@@ -71,11 +70,9 @@ class MemoryUp:
 
 
 def _is_python(context: SizingContext, python_rss_mb: float | None) -> bool:
-    """Whether it is Python workers, and not the JVM, that are above what they have."""
-    shape, usage = context.shape, context.usage
-    if python_rss_mb is None:
+    """Whether Python workers take more beyond memory of their own than the JVM does beyond its heap."""
+    if not python_rss_mb:
         return False
-    over_python = python_rss_mb - shape.python_mb
-    jvm = usage.newest("jvm_rss_mb") or 0.0
-    over_jvm = jvm - shape.heap_mb - shape.overhead_mb
-    return python_rss_mb > 0 and over_python > over_jvm
+    shape = context.shape
+    beyond_heap = (context.usage.newest("jvm_rss_mb") or 0.0) - shape.heap_mb
+    return python_rss_mb - shape.python_mb > beyond_heap
