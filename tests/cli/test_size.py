@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.model import Mode
-from penstock.model.decision import Hold, Resize, ResizeDone, to_action
+from penstock.model.decision import Resize, ResizeDone, to_action
 from penstock.model.sizing import EngineShape, UsageSignal
 from penstock.spark.sizing_plant import usage_points
 from penstock.store import SqliteStore
@@ -59,7 +59,10 @@ def test_history_shows_expected_and_seen_effect(run: Callable[..., object], tmp_
         previous_shape=SHAPE.to_dict(), number=1, expected={"gc_fraction": 0.1},
     )  # fmt: skip
     done = ResizeDone(cause="number 1", reason="", number=1, is_done=True, way="reshape", took_s=12.0)
-    effect = Hold(cause="number 1", reason="as expected after P1: gc_fraction 0.02 (expected 0.1)")
+    effect = ResizeDone(
+        cause="number 1", reason="as expected after P1: gc_fraction 0.02 (expected 0.1)", number=1, is_done=True,
+        way="effect", seen={"gc_fraction": 0.02},
+    )  # fmt: skip
     with SqliteStore(path) as store:
         for time_s, decision in enumerate((decided, done, effect)):
             store.append(to_action(decision), time_s=1000.0 + time_s, mode=Mode.ACT)

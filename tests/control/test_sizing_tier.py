@@ -75,7 +75,8 @@ def test_what_came_of_it_is_compared_with_what_was_expected() -> None:
     assert (done.number, done.is_done, done.took_s) == (1, True, 11.0)
     engine.window(gc_fraction=0.02)
     (effect,) = engine.window(gc_fraction=0.02)
-    assert isinstance(effect, Hold)
+    assert isinstance(effect, ResizeDone)
+    assert (effect.way, effect.seen) == ("effect", {"gc_fraction": 0.02})
     assert effect.reason == "as expected after P1: gc_fraction 0.02 (expected 0.1)"
     assert replayed_shape(engine.log) == engine.shape
 
@@ -138,6 +139,8 @@ def test_a_full_cluster_is_told_once() -> None:
     assert isinstance(refused, Infeasible)
     assert "the quota of 1,000 MB allows 0 of 1 executors" in refused.reason
     assert engine.window(capacity=full) == []
+    engine.window(gc_fraction=0.01, capacity=full)
+    assert any(isinstance(each, Hold) for each in engine.log)
 
 
 def test_off_means_that_nothing_is_looked_at() -> None:

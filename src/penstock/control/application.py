@@ -81,6 +81,8 @@ class ApplicationLogic:
         ones.
     learned
         What earlier runs taught of executors, to begin with.
+    resizes
+        Number of the last change of shape on record: numbers go on from there.
     """
 
     def __init__(
@@ -92,11 +94,13 @@ class ApplicationLogic:
         enforced: bool = True,
         policy: Scaler | None = None,
         learned: ScalingTierState | None = None,
+        resizes: int = 0,
     ) -> None:
         self.application = application
         self._settings = settings
         self._enforced = enforced
         self._policy, self._learned = policy, learned
+        self._resizes = resizes
         self._queries: dict[QueryName, _Query] = {}
         self._engine = EngineCoordinator(cores=cores)
         self._graph = self._new_graph()
@@ -331,6 +335,7 @@ class ApplicationLogic:
                 event.shape,
                 is_acting=self._enforced and settings.mode == "apply",
                 scales_executors=self.application.executors is not None,
+                first_number=self._resizes,
             )
         return self._sizing.observe(
             event.signal, event.shape, event.capacity, is_asked_for=event.is_asked_for and self._enforced

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.control.sizing.engine import PolicyEngine, Round
 from penstock.control.sizing.policies import POLICIES
+from penstock.model.action import ActionKind
 from penstock.model.decision import Hold, Infeasible, Resize, ResizeDone
 from penstock.model.sizing import Capacity, EngineShape, Resource
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.model.sizing import ResizeOutcome, UsageSignal
     from penstock.settings import SizingSettings
 
+EFFECT = "effect"
+"""What stands for the way of a record that tells of the effect of a change, and not of the change."""
 _TRIES = 2
 """Attempts at one resource before it is left as it is."""
 
@@ -127,8 +130,8 @@ class SizingTier:
     def _decide(self, found: Round, *, is_acting: bool) -> list[Decision]:
         decision, resized = found.decision, found.resized
         if decision is None or resized is None:
-            self._told = ""
-            return []
+            was_refused, self._told = self._told.startswith(ActionKind.INFEASIBLE), ""
+            return [Hold(cause="sizing", reason="what had no room is not needed any more")] if was_refused else []
         if resized.shape == self.engine.shape:
             told = f"{decision.reason}; {resized.unplaced}"
             return self._once(Infeasible(cause=decision.policy, reason=told))
@@ -193,7 +196,17 @@ class SizingTier:
             f"{name} {value:.3g} (expected {effect.decision.expected[name]:.3g})" for name, value in effect.seen.items()
         )
         verdict = "as expected" if effect.is_as_expected else "not as expected"
-        return [Hold(cause=f"number {resize.number}", reason=f"{verdict} after {resize.policy}: {what}")]
+        return [
+            ResizeDone(
+                cause=f"number {resize.number}",
+                reason=f"{verdict} after {resize.policy}: {what}",
+                expected=dict(effect.decision.expected),
+                number=resize.number,
+                is_done=True,
+                way=EFFECT,
+                seen=dict(effect.seen),
+            )
+        ]
 
     def _bounded(self, capacity: Capacity | None) -> Capacity:
         """What the cluster has, within what the settings allow."""

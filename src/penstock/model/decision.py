@@ -262,8 +262,8 @@ class Resize(Decision):
 class ResizeDone(Decision):
     """What came of a change of shape: whether it is there, how it was carried out, and what was seen afterwards.
 
-    ``way`` is how it came about: ``"executors"``, ``"task slots"``, ``"reshape"`` or ``"restart"``. ``expected`` and
-    ``seen`` have the same names.
+    ``way`` is how it came about: ``"executors"``, ``"task slots"``, ``"reshape"`` or ``"restart"``. Some windows later
+    another record tells of its ``"effect"``; ``expected`` and ``seen`` have the same names there.
     """
 
     kind: ClassVar[ActionKind] = ActionKind.RESIZE_DONE

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from penstock.control.sizing.engine import PolicyEngine, Round
-from penstock.control.sizing_tier import hands_off
+from penstock.control.sizing_tier import EFFECT, hands_off
 from penstock.model import APPLICATION, ActionKind, Metric
 from penstock.model.sizing import Capacity, EngineShape, UsageSignal
 
@@ -138,15 +138,14 @@ class SizingAction:
 def sizing_history(store: Store, *, last: int = 50) -> list[SizingAction]:
     """Every change of shape on record, oldest first, with expected and seen effect."""
     decided = store.actions(query=APPLICATION, kinds=(ActionKind.RESIZE,), last=last)
-    done = store.actions(query=APPLICATION, kinds=(ActionKind.RESIZE_DONE,), last=last)
-    effects = store.actions(query=APPLICATION, kinds=(ActionKind.HOLD,), last=4 * last)
-    by_number = {entry.action.details.get("number"): entry for entry in done}
-    by_cause = {entry.action.cause: entry for entry in effects if entry.action.cause.startswith("number ")}
-    return [
-        SizingAction(
-            entry,
-            by_number.get(entry.action.details.get("number")),
-            by_cause.get(f"number {entry.action.details.get('number')}"),
-        )
-        for entry in decided
-    ]
+    told = store.actions(query=APPLICATION, kinds=(ActionKind.RESIZE_DONE,), last=2 * last)
+    effects = {entry.action.details["number"]: entry for entry in told if entry.action.details["way"] == EFFECT}
+    done = {entry.action.details["number"]: entry for entry in told if entry.action.details["way"] != EFFECT}
+    numbers = [(entry, entry.action.details["number"]) for entry in decided]
+    return [SizingAction(entry, done.get(number), effects.get(number)) for entry, number in numbers]
+
+
+def last_resize_number(store: Store) -> int:
+    """Number of the newest change of shape on record; 0 where there is none."""
+    newest = store.actions(query=APPLICATION, kinds=(ActionKind.RESIZE,), last=1)
+    return int(newest[0].action.details["number"]) if newest else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -157,8 +157,6 @@ def size_application(number: int, seed: int = 1, settings: SizingSettings | None
 
 
 def _before_growth(application: FleetApplication) -> FleetApplication:
-    from dataclasses import replace  # noqa: PLC0415 - the only use
-
     end = GROWTH_BEGINS if application.grows else WINDOWS
     return replace(
         application, rows_per_s=application.rows_per_s[:end], cpu_s=application.cpu_s[:end],

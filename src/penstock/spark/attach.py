@@ -23,6 +23,7 @@ from penstock.model import Application, Goal, Mode, QueryName
 from penstock.model.application import REPAY_WHEN_IDLE
 from penstock.model.decision import ActuatorOff
 from penstock.report import LogView, application_status, explain
+from penstock.report.sizing import last_resize_number
 from penstock.settings import Settings, load_settings
 from penstock.spark import internals
 from penstock.spark.answers import Answering
@@ -172,7 +173,14 @@ class Penstock:
         self.plant.sizing = self._sizing_plant()
         self._learned = LearnedFile(store)
         learned = replace(executor_times(store), learned=self._learned.read())
-        logic = ApplicationLogic(application, settings, enforced=self.mode is Mode.ACT, policy=policy, learned=learned)
+        logic = ApplicationLogic(
+            application,
+            settings,
+            enforced=self.mode is Mode.ACT,
+            policy=policy,
+            learned=learned,
+            resizes=last_resize_number(store),
+        )
         self.loop = Loop(
             logic, self.plant, store, mode=self.mode, clock=time.time, patience_s=settings.store.patience_s
         )
