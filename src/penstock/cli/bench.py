@@ -11,8 +11,8 @@ import typer
 from penstock.cli.bench_demo import demo
 from penstock.cli.bench_elastic import print_elastic
 from penstock.cli.bench_loops import loops
-from penstock.cli.bench_sensitivity import sensitivity
 from penstock.cli.bench_reshape import reshape
+from penstock.cli.bench_sensitivity import sensitivity
 from penstock.console import AsJson, print_json, print_table
 
 app = typer.Typer(
