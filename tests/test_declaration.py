@@ -153,7 +153,8 @@ MISTAKES = {
         "[executors]\n[zzz]\n",
         (
             "line 2: there is no section [zzz]: known: queries, executors, engines, applications, admission, shedding, "
-            "store, observe, scaling, directives, repay, graph, fleet, agents"
+            "store, observe, scaling, directives, repay, graph, fleet, agents, "
+            "dashboard, sizing"
         ),
     ),
     "key outside a section": (

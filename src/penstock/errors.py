@@ -16,6 +16,7 @@
     ├── AlreadyAttachedError      a session that is attached to already
     ├── RepayError                dropped rows that cannot be had again as they were
     ├── StoreError                the action log cannot be opened, written or understood
+    ├── EventLogError             an event log of Spark that cannot be read
     ├── EnvironmentCheckError     Java, Python or memory is not what Spark needs
     ├── ServiceError              a page or an API that cannot be served: a port, a token file, a lease
     ├── MissingExtraError         a package that only some parts need, with the command that installs it
@@ -135,6 +136,13 @@ class UnstorableError(StoreError):
 
 class ServiceError(PenstockError):
     """A page or an API that cannot be served as it was asked for."""
+
+
+class EventLogError(PenstockError):
+    """An event log of Spark that is not there, or not as it is read here."""
+
+    def __init__(self, path: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{path}: {problem}: {remedy}")
 
 
 class EnvironmentCheckError(PenstockError):

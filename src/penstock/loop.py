@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.control.events import BatchPlanned, GoalChanged, QueryEnded, Tick
 from penstock.errors import PenstockError, StoreError, UnstorableError
 from penstock.model import APPLICATION, Mode
-from penstock.model.decision import Decision, Executors, Fault, KeepRatio, ReadLimit, Release, to_action
+from penstock.model.decision import Decision, Executors, Fault, KeepRatio, ReadLimit, Release, Resize, to_action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -194,7 +194,7 @@ class Loop:
         return not same_batch and not (known.everything and decision.everything)
 
     def _apply(self, decision: Decision) -> None:
-        if not isinstance(decision, ReadLimit | KeepRatio | Executors):
+        if not isinstance(decision, ReadLimit | KeepRatio | Executors | Resize):
             return
         with self.lock_of(decision.query):
             # Under the query's lock: a limit decided before a release, or before nothing is applied any more, must not
@@ -238,7 +238,9 @@ class Loop:
             self._suspend_if_it_lasts()
         if self.mode is Mode.ACT and not self._suspended:
             with self._deciding:
-                standing = [each for each in self._standing.values() if isinstance(each, ReadLimit | Executors)]
+                standing = [
+                    each for each in self._standing.values() if isinstance(each, ReadLimit | Executors | Resize)
+                ]
             for decision in standing:
                 if not self.plant.in_force(decision):
                     self._apply(decision)

@@ -314,6 +314,77 @@ class DashboardSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SizingSettings:
+    """How large executors are to be, and whether that is only recommended."""
+
+    mode: str = _option(
+        "off", "Whether sizes are not looked at ('off'), decided and recorded ('recommend'), or applied too ('apply').",
+        choices=("off", "recommend", "apply"),
+    )  # fmt: skip
+    window_s: float = _option(15.0, "Length of a window that policies go by.", unit="s", low=1, high=3600)
+    gc_limit: float = _option(
+        0.1, "Part of the time in garbage collection from which on the heap is too small.",
+        unit="ratio", low=0.01, high=0.9,
+    )  # fmt: skip
+    memory_limit: float = _option(
+        0.95, "Part of its memory that an executor may use before it is given more.", unit="ratio", low=0.1, high=1
+    )
+    cpu_limit: float = _option(
+        0.8, "Part of the cores, or of the task slots, that may be busy before there are more.",
+        unit="ratio", low=0.1, high=1,
+    )  # fmt: skip
+    dead_band: float = _option(
+        0.08, "How far above a limit use has to be before there is more, so that steps up and down take no turns.",
+        unit="ratio", low=0, high=1,
+    )  # fmt: skip
+    step_limit: float = _option(2.0, "Most that one step multiplies a resource by.", unit="ratio", low=1.1, high=10)
+    quantile: float = _option(
+        0.98, "Part of the windows whose use a smaller size has to cover.", unit="ratio", low=0.5, high=1
+    )
+    margin: float = _option(
+        0.03, "What a smaller size has above the use that it has to cover.", unit="ratio", low=0, high=2
+    )
+    min_saving: float = _option(
+        0.08, "Part of a resource that a step down has to save, or it is not worth the change.",
+        unit="ratio", low=0.01, high=0.9,
+    )  # fmt: skip
+    down_after_s: float = _option(
+        120.0, "How long use is watched after a start or a step up before anything is made smaller.",
+        unit="s", low=1, high=604_800,
+    )  # fmt: skip
+    half_life_s: float = _option(
+        86_400.0, "Time in which what was seen of use counts half.", unit="s", low=60, high=31_536_000
+    )
+    rising_windows: int = _option(
+        4, "Windows through which the backlog has to rise before there are more task slots.",
+        unit="windows", low=2, high=1000,
+    )  # fmt: skip
+    correlation: float = _option(
+        0.6, "Correlation of the backlog with a remote service from which on the service is held responsible.",
+        unit="ratio", low=0.1, high=1,
+    )  # fmt: skip
+    max_lag: int = _option(
+        4, "Windows by which a backlog may follow a remote service.", unit="windows", low=0, high=1000
+    )
+    hands_off: str = _option(
+        "none", "Resources that the operator sizes by hand: 'heap', 'memory', 'cpu', 'parallelism', by commas.",
+        unit="names",
+    )  # fmt: skip
+    host_cores: int = _option(
+        0, "Most cores of one executor; 0 is what the hosts have.", unit="cores", low=0, high=4096
+    )
+    host_memory_mb: int = _option(
+        0, "Most memory of one executor; 0 is what the hosts have.", unit="MB", low=0, high=1e9
+    )
+    quota_cores: int = _option(0, "Most cores of the application; 0 is no quota.", unit="cores", low=0, high=1e9)
+    quota_memory_mb: int = _option(0, "Most memory of the application; 0 is no quota.", unit="MB", low=0, high=1e12)
+    restart_hours: str = _option(
+        "never", "When queries may be restarted for another size: 'never', 'any', or hours such as '02:00-04:30', UTC.",
+        unit="hours",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All sections."""
 
@@ -328,6 +399,7 @@ class Settings:
     fleet: FleetSettings = field(default_factory=FleetSettings)
     agents: AgentSettings = field(default_factory=AgentSettings)
     dashboard: DashboardSettings = field(default_factory=DashboardSettings)
+    sizing: SizingSettings = field(default_factory=SizingSettings)
 
     def __post_init__(self) -> None:
         for key, option, value in self.options():

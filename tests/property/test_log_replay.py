@@ -68,6 +68,9 @@ OF_TYPE: dict[str, st.SearchStrategy[object]] = {
     "float | None": st.none() | finite,
     "LimitUnit": st.sampled_from(LimitUnit),
     "tuple[str, ...]": st.lists(st.text(max_size=8), max_size=3).map(tuple),
+    "Mapping[str, int]": st.fixed_dictionaries(
+        dict.fromkeys(("executors", "heap_mb", "overhead_mb", "python_mb", "cores", "task_cpus"), st.integers(0, 2**20))
+    ),
     "Mapping[str, float]": st.dictionaries(st.text(max_size=8), finite, max_size=3),
 }
 decisions = st.sampled_from(DECISIONS).flatmap(

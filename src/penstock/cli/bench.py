@@ -13,6 +13,7 @@ from penstock.cli.bench_elastic import print_elastic
 from penstock.cli.bench_loops import loops
 from penstock.cli.bench_moves import moves
 from penstock.cli.bench_qod import qod
+from penstock.cli.bench_reshape import reshape
 from penstock.cli.bench_sensitivity import sensitivity
 from penstock.cli.bench_serve import serve
 from penstock.console import AsJson, print_json, print_table
@@ -30,6 +31,7 @@ app.command()(sensitivity)
 app.command()(moves)
 app.command()(qod)
 app.command()(serve)
+app.command()(reshape)
 
 
 @app.callback()

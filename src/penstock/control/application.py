@@ -20,13 +20,16 @@ from penstock.control.events import (
     KeepBoundsChanged,
     QueryEnded,
     QueryStarted,
+    ResizeEnded,
     Tick,
+    UsageSeen,
 )
 from penstock.control.priority import KeepBounds
 from penstock.control.query_logic import QueryLogic, QueryState
 from penstock.control.scaling.by_name import guarded
 from penstock.control.scaling_numbers import scaler_setup
 from penstock.control.scaling_tier import ScalingTier, ScalingTierState
+from penstock.control.sizing_tier import SizingTier
 from penstock.control.workload import QueryWorkload, Workload, WorkloadState, sum_of
 from penstock.model.decision import Decision, Govern, Hold, Infeasible, ReadLimit, Unmanaged
 
@@ -81,6 +84,8 @@ class ApplicationLogic:
         ones.
     learned
         What earlier runs taught of executors, to begin with.
+    resizes
+        Number of the last change of shape on record: numbers go on from there.
     """
 
     def __init__(
@@ -92,16 +97,19 @@ class ApplicationLogic:
         enforced: bool = True,
         policy: Scaler | None = None,
         learned: ScalingTierState | None = None,
+        resizes: int = 0,
     ) -> None:
         self.application = application
         self._settings = settings
         self._enforced = enforced
         self._policy, self._learned = policy, learned
+        self._resizes = resizes
         self._queries: dict[QueryName, _Query] = {}
         self._bounds: dict[QueryName, KeepBounds] = {}
         self._engine = EngineCoordinator(cores=cores)
         self._graph = self._new_graph()
         self._scaling: ScalingTier | None = None
+        self._sizing: SizingTier | None = None
         self._workload = Workload()
         self._points: list[SeriesPoint] = []
         self._has_seen_cores = False
@@ -118,6 +126,8 @@ class ApplicationLogic:
             ExecutorsSeen: self._on_executors,
             GoalChanged: self._on_goal,
             KeepBoundsChanged: self._on_keep_bounds,
+            UsageSeen: self._on_usage,
+            ResizeEnded: self._on_resized,
             Tick: self._on_tick,
         }
         return decide[type(event)](event)
@@ -153,6 +163,11 @@ class ApplicationLogic:
     def scaling(self) -> ScalingTier | None:
         """What decides about executors; None where none are declared, or no query had a latency goal yet."""
         return self._scaling
+
+    @property
+    def sizing(self) -> SizingTier | None:
+        """What decides about the shape of executors; None where sizes are not looked at, or were not seen yet."""
+        return self._sizing
 
     @property
     def workload(self) -> Workload:
@@ -333,6 +348,25 @@ class ApplicationLogic:
         decisions = self._scaling.observe(event.view, self._workload, self._now_s)
         self._points += self._scaling.points
         return decisions
+
+    def _on_usage(self, event: UsageSeen) -> list[Decision]:
+        settings = self._settings.sizing
+        if settings.mode == "off":
+            return []
+        if self._sizing is None:
+            self._sizing = SizingTier(
+                settings,
+                event.shape,
+                is_acting=self._enforced and settings.mode == "apply",
+                scales_executors=self.application.executors is not None,
+                first_number=self._resizes,
+            )
+        return self._sizing.observe(
+            event.signal, event.shape, event.capacity, is_asked_for=event.is_asked_for and self._enforced
+        )
+
+    def _on_resized(self, event: ResizeEnded) -> list[Decision]:
+        return [] if self._sizing is None else self._sizing.on_outcome(event.outcome)
 
     def take_points(self) -> list[SeriesPoint]:
         """What was measured of executors since the last call: how long they take to come and to go."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.model.goal import Goal
     from penstock.model.query import QueryName, QuerySpec
     from penstock.model.signal import BatchSignal, PlannedBatch
+    from penstock.model.sizing import Capacity, EngineShape, ResizeOutcome, UsageSignal
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +124,39 @@ class KeepBoundsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageSeen:
+    """One window of the engine's use, its shape as it is, and what the cluster has free; None where nobody knows.
+
+    ``is_asked_for`` says that the operator asked for the size that is recommended, whatever the mode is.
+    """
+
+    signal: UsageSignal
+    shape: EngineShape
+    capacity: Capacity | None = None
+    is_asked_for: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeEnded:
+    """A change of shape has ended, well or not."""
+
+    outcome: ResizeOutcome
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
 
 Event = (
-    QueryStarted | QueryEnded | BatchPlanned | BatchFinished | ExecutorsSeen | GoalChanged | KeepBoundsChanged | Tick
-)  # fmt: skip
+    QueryStarted
+    | QueryEnded
+    | BatchPlanned
+    | BatchFinished
+    | ExecutorsSeen
+    | GoalChanged
+    | KeepBoundsChanged
+    | UsageSeen
+    | ResizeEnded
+    | Tick
+)

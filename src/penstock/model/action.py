@@ -30,6 +30,8 @@ class ActionKind(StrEnum):
     KEEP_RATIO = "keep_ratio"
     EXECUTORS = "executors"
     EXECUTORS_DONE = "executors_done"
+    RESIZE = "resize"
+    RESIZE_DONE = "resize_done"
     GRAPH_PLAN = "graph_plan"
     PLACE = "place"
     MOVE = "move"

@@ -155,6 +155,93 @@ class ExecutorsDone(Decision):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resize(Decision):
+    """Executors are to have another shape (:class:`~penstock.model.sizing.EngineShape`, as plain data).
+
+    Parameters
+    ----------
+    policy
+        ``"P1"`` to ``"P8"``; ``"operator"`` where somebody changed it by hand, ``"roll-back"`` after a failure.
+    resource
+        What the policy wanted to change.
+    shape, previous_shape
+        All of the new and the old shape: applied as a whole.
+    number
+        Counts these decisions; what comes of one names it (:attr:`ResizeDone.number`).
+    figures
+        What the decision stood on.
+    unplaced
+        What was wanted and had no room; empty where all of it had.
+    is_applied
+        Whether it is carried out, and not only recommended.
+    """
+
+    kind: ClassVar[ActionKind] = ActionKind.RESIZE
+    policy: str
+    resource: str
+    shape: Mapping[str, int]
+    previous_shape: Mapping[str, int]
+    number: int = 0
+    figures: Mapping[str, float] = field(default_factory=dict)
+    unplaced: str = ""
+    is_applied: bool = True
+
+    @property
+    def target(self) -> str:
+        """The resource."""
+        return self.resource
+
+    @property
+    def value(self) -> float | None:
+        """Memory of one executor, or cores in all for a change of CPU or parallelism."""
+        return self._amount(self.shape)
+
+    @property
+    def previous(self) -> float | None:
+        """The same before."""
+        return self._amount(self.previous_shape)
+
+    @property
+    def unit(self) -> str:
+        """Megabytes for each executor, or cores in all."""
+        return "MB" if self.resource in {"heap", "memory"} else "cores"
+
+    def _amount(self, shape: Mapping[str, int]) -> float:
+        if self.resource == "heap":
+            return float(shape["heap_mb"])
+        if self.resource == "memory":
+            return float(shape["heap_mb"] + shape["overhead_mb"] + shape["python_mb"])
+        return float(shape["executors"] * shape["cores"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeDone(Decision):
+    """What came of a change of shape: whether it is there, how it was carried out, and what was seen afterwards.
+
+    ``way`` is how it came about: ``"executors"``, ``"task slots"``, ``"reshape"`` or ``"restart"``. Some windows later
+    another record tells of its ``"effect"``; ``expected`` and ``seen`` have the same names there.
+    """
+
+    kind: ClassVar[ActionKind] = ActionKind.RESIZE_DONE
+    number: int
+    is_done: bool
+    way: str = ""
+    took_s: float | None = None
+    downtime_s: float | None = None
+    seen: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def value(self) -> float | None:
+        """Seconds from the decision until the last old executor had left."""
+        return self.took_s
+
+    @property
+    def unit(self) -> str:
+        """Seconds."""
+        return "s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphPlan(Decision):
     """Rows a second that each query of the graph is to read (tier one of ACES)."""
 
@@ -236,8 +323,8 @@ class Fault(Decision):
 
 
 DECISIONS: tuple[type[Decision], ...] = (
-    ReadLimit, KeepRatio, Executors, ExecutorsDone, GraphPlan, Govern, Release, Infeasible, Hold, Unmanaged,
-    PlanFinding, ActuatorOff, Fault, *FLEET_DECISIONS,
+    ReadLimit, KeepRatio, Executors, ExecutorsDone, Resize, ResizeDone, GraphPlan, Govern, Release, Infeasible, Hold,
+    Unmanaged, PlanFinding, ActuatorOff, Fault, *FLEET_DECISIONS,
 )  # fmt: skip
 _BY_KIND = {kind.kind: kind for kind in DECISIONS}
 _COMMON = frozenset(each.name for each in fields(Decision))

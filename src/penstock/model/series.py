@@ -34,6 +34,8 @@ class Metric(StrEnum):
     EXECUTOR_GC_FRACTION = "executor_gc_fraction"
     EXECUTOR_HEAP_PEAK_BYTES = "executor_heap_peak_bytes"
     EXECUTOR_HEAP_MAX_BYTES = "executor_heap_max_bytes"
+    SIZING = "sizing"
+    """What sizes are decided by; the subject names the figure with its unit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from penstock.model import Application, Goal, Mode, QueryName
 from penstock.model.application import REPAY_WHEN_IDLE
 from penstock.model.decision import ActuatorOff
 from penstock.report import LogView, application_status, explain
+from penstock.report.sizing import last_resize_number
 from penstock.settings import Settings, load_settings
 from penstock.spark import internals
 from penstock.spark.answers import Answering
@@ -32,15 +33,18 @@ from penstock.spark.executor_plant import ExecutorPlant, why_not
 from penstock.spark.govern import GovernedWriter
 from penstock.spark.guard import guard_rows
 from penstock.spark.idle_repay import IdleRepayer, has_room
+from penstock.spark.internals import Ability
 from penstock.spark.learned_file import LearnedFile
 from penstock.spark.listener import Listener
 from penstock.spark.operator import run_operator
 from penstock.spark.plant import SparkPlant
 from penstock.spark.repay import Repay, checkpoint_of
 from penstock.spark.session_events import SessionEvents
+from penstock.spark.sizing_plant import SizingPlant, why_not_sized
 from penstock.spark.state_locality import LOCALITY_KEY, why_state_stays
 from penstock.spark.warm_start import executor_times
 from penstock.store import SqliteStore, forget_old
+from penstock.store.size_request import take_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from penstock.control.events import Event
     from penstock.control.scaling.base import Scaler
     from penstock.declaration import Declaration, GoalChange
+    from penstock.model import SeriesPoint
     from penstock.report import ApplicationStatus, Explanation
     from penstock.serve.service import Service
     from penstock.spark.operator import Operator
@@ -169,9 +174,17 @@ class Penstock:
         self._idle_repay = IdleRepayer(spark)
         self.plant = SparkPlant(spark, self.missing, executors=executors, more_events=self._look_around)
         self.plant.repay_days = settings.repay.keep_days
+        self.plant.sizing = self._sizing_plant()
         self._learned = LearnedFile(store)
         learned = replace(executor_times(store), learned=self._learned.read())
-        logic = ApplicationLogic(application, settings, enforced=self.mode is Mode.ACT, policy=policy, learned=learned)
+        logic = ApplicationLogic(
+            application,
+            settings,
+            enforced=self.mode is Mode.ACT,
+            policy=policy,
+            learned=learned,
+            resizes=last_resize_number(store),
+        )
         self.loop = Loop(
             logic, self.plant, store, mode=self.mode, clock=time.time, patience_s=settings.store.patience_s
         )
@@ -210,6 +223,8 @@ class Penstock:
         reasons = [f"{ability} is off: {reason}" for ability, reason in self.missing.items()]
         if refusal is not None:
             reasons.append(f"executors are not scaled: {refusal}")
+        if self.plant.sizing is not None:
+            reasons += why_not_sized(self._spark, self.missing)
         if self.loop.logic.application.executors is not None:
             stays = why_state_stays(self._spark.sparkContext.getConf().get(LOCALITY_KEY))
             reasons += [] if stays is None else [stays]
@@ -217,7 +232,33 @@ class Penstock:
             logger.warning("%s", reason)
         self.loop.record([ActuatorOff(cause="attach", reason=reason) for reason in reasons])
 
+    def _sizing_plant(self) -> SizingPlant | None:
+        sizing = self.settings.sizing
+        if sizing.mode == "off" or Ability.USAGE in self.missing:
+            return None
+        return SizingPlant(
+            self._spark,
+            sizing,
+            self.missing,
+            run_ids=lambda: [str(each.query.runId) for each in self.plant.watched],
+            keep=self._keep_points,
+            is_asked_for=lambda: isinstance(self.store, SqliteStore) and take_request(self.store.path),
+        )
+
+    def _keep_points(self, points: Sequence[SeriesPoint]) -> None:
+        self.loop.keep_points(points)
+
     # What users call
+
+    def remote_service(self, name: str, figure: Callable[[], float | None]) -> None:
+        """Name a service that the queries call, with a function that gives its latency now, or None.
+
+        Where the backlog follows that figure, no task slots are added: more calls would not make it faster.
+        :func:`penstock.spark.prometheus.prometheus_figure` makes such a function of a PromQL query.
+        """
+        if self.plant.sizing is None:
+            raise InvalidSettingError("sizing.mode", self.settings.sizing.mode, "'recommend' or 'apply'")
+        self.plant.sizing.usage.services[name] = figure
 
     def govern(self, writer: DataStreamWriter, goal: Goal | None = None) -> GovernedWriter:
         """Give a query a goal before it starts; its first batch already reads no more than is safe."""
@@ -308,6 +349,8 @@ class Penstock:
             after.callback(self._idle_repay.close)
             after.callback(self._answering.close)
             after.callback(self.events.close)
+            if self.plant.sizing is not None:
+                after.callback(self.plant.sizing.close)
             after.callback(self.loop.release_all, "detach", "Penstock lets go of the session")
             try:
                 self._spark.streams.removeListener(self._listener)

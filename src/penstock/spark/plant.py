@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from penstock.control.events import ExecutorsSeen
+from penstock.control.events import ExecutorsSeen, ResizeEnded, UsageSeen
 from penstock.model import EngineView, QueryName
-from penstock.model.decision import Decision, Executors, KeepRatio, ReadLimit
+from penstock.model.decision import Decision, Executors, KeepRatio, ReadLimit, Resize
 from penstock.model.directive import Directive
 from penstock.spark import internals
 from penstock.spark.internals import Ability
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.control.events import Event
     from penstock.spark.executor_plant import ExecutorPlant
+    from penstock.spark.sizing_plant import SizingPlant
 
 
 class SparkPlant:
@@ -34,6 +35,8 @@ class SparkPlant:
         Abilities that this Spark does not offer.
     executors
         Where the number of executors can be changed; None where it cannot or is not to be.
+    sizing
+        Where sizes are looked at; None where they are not.
     more_events
         Whatever else is to be looked at once a cycle, such as a file with goals.
     """
@@ -44,9 +47,10 @@ class SparkPlant:
         missing: Collection[Ability],
         *,
         executors: ExecutorPlant | None = None,
+        sizing: SizingPlant | None = None,
         more_events: Callable[[], Sequence[Event]] = tuple,
     ) -> None:
-        self.executors = executors
+        self.executors, self.sizing = executors, sizing
         self.endpoint, self.token, self.timeout_s = "", "", 0.5
         self.missing = missing
         self.repay_days = 7.0
@@ -109,6 +113,10 @@ class SparkPlant:
     def observe(self) -> Sequence[Event]:
         """The executors, where anybody needs to know, and whatever else is looked at."""
         events: list[Event] = list(self._more_events())
+        if self.sizing is not None:
+            events += [ResizeEnded(outcome) for outcome in self.sizing.outcomes()]
+            seen = self.sizing.observe()
+            events += [] if seen is None else [UsageSeen(*seen)]
         if self.executors is not None:
             self._view = self.executors.observe()
             idle = frozenset(each.name for each in self.watched if each.is_governed and each.is_idle)
@@ -124,6 +132,10 @@ class SparkPlant:
                 view = self._view
                 self.executors.apply(decision, view)
                 self._applied = decision, view
+            return
+        if isinstance(decision, Resize):
+            if self.sizing is not None:
+                self.sizing.apply(decision)
             return
         watched = self.find(decision.query)
         if watched is None or not watched.query.isActive:
@@ -146,6 +158,8 @@ class SparkPlant:
             return self.executors is None or (
                 applied is not None and applied[0] is decision and applied[1] is self._view
             )
+        if isinstance(decision, Resize):
+            return self.sizing is None or self.sizing.is_taken_on(decision)
         watched = self.find(decision.query)
         if not isinstance(decision, ReadLimit) or watched is None or not watched.query.isActive:
             return True

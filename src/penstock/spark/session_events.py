@@ -168,6 +168,8 @@ class SessionEvents:
         self._late_goals.pop(query_id, None)
         if self._plant.find(ended.name) is not None:
             return  # another run has its name already, and is the one that is governed
+        if self._plant.sizing is not None:
+            self._plant.sizing.usage.forget(ended.name)
         try:
             self._loop.handle(QueryEnded(ended.name))
         except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the listener bus
@@ -177,6 +179,8 @@ class SessionEvents:
         signal = watched.signal(progress)
         logic = self._loop.logic
         needs_cores = watched.is_governed and (len(logic.governed) > 1 or logic.application.has_graph)
+        if self._plant.sizing is not None:
+            self._plant.sizing.usage.on_batch(signal)
         self._answering.learn(progress)
         self._answering.confirm(watched, progress)
         if watched.is_governed:

@@ -13,6 +13,7 @@ from penstock.extras import require
 from penstock.research.commands.experiment_aces import aces
 from penstock.research.commands.experiment_elastic import elastic
 from penstock.research.commands.experiment_qod import qod
+from penstock.research.commands.experiment_sage import sage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,12 +34,14 @@ def experiment() -> None:
       penstock experiment aces --figure 4
       penstock experiment elastic
       penstock experiment qod --scenario 2
+      penstock experiment sage
     """
 
 
 app.command()(aces)
 app.command()(elastic)
 app.command()(qod)
+app.command()(sage)
 
 
 @app.command()

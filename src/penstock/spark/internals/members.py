@@ -32,6 +32,10 @@ _BATCH_CONTEXT_CLASS = "org.apache.spark.sql.execution.streaming.runtime.MicroBa
 _RELATION_CLASS = "org.apache.spark.sql.catalyst.streaming.StreamingRelationV2"
 _CODEGEN_METRICS_CLASS = "org.apache.spark.metrics.source.CodegenMetrics"
 
+_SUMMARY_CLASS = "org.apache.spark.status.api.v1.ExecutorSummary"
+_PROFILE_MANAGER_CLASS = "org.apache.spark.resource.ResourceProfileManager"
+_TASK_PROFILE_CLASS = "org.apache.spark.resource.TaskResourceProfile"
+
 
 class Ability(StrEnum):
     """What Penstock can do only with private members of Spark."""
@@ -49,6 +53,8 @@ class Ability(StrEnum):
     PLANNED = "what waited when the running batch was planned"
     IDENTITY = "rows told apart by their source"
     COMPILED = "count of compiled classes"
+    USAGE = "memory and garbage collection of executors and their Python workers"
+    RESHAPE = "executors of another size while queries run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,15 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.PLANNED, _EXECUTION_CLASSES, "offsetLog"),
     Member(Ability.PLANNED, _EXECUTION_CLASSES, "commitLog"),
     Member(Ability.IDENTITY, (_RELATION_CLASS,), "sourceName"),
+    Member(Ability.USAGE, (_SUMMARY_CLASS,), "peakMemoryMetrics"),
+    Member(Ability.USAGE, (_SUMMARY_CLASS,), "resourceProfileId"),
+    Member(Ability.USAGE, (_SUMMARY_CLASS,), "removeReason"),
+    Member(Ability.USAGE, (_PROFILE_MANAGER_CLASS,), "resourceProfileFromId"),
+    Member(Ability.RESHAPE, (_PROFILE_MANAGER_CLASS,), "resourceProfileIdToResourceProfile"),
+    Member(Ability.RESHAPE, (_PROFILE_MANAGER_CLASS,), "canBeScheduled"),
+    Member(Ability.RESHAPE, (_TASK_PROFILE_CLASS,), "setResourceProfileId"),
+    Member(Ability.RESHAPE, (_BACKEND_CLASS,), "requestTotalExecutors"),
+    Member(Ability.RESHAPE, (_BACKEND_CLASS,), "decommissionExecutor"),
     Member(Ability.COMPILED, (_CODEGEN_METRICS_CLASS,), "METRIC_COMPILATION_TIME"),
 )
 

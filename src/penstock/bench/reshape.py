@@ -1,0 +1,285 @@
+"""An engine with a heap three times too small gets a larger one: while its query runs, and by a restart beside it.
+
+The query keeps its state in RocksDB and counts rows by key. Both parts start with the same executor; in the first
+Penstock sees garbage collection, decides and reshapes; in the second the query is stopped, the engine ended, started
+with the heap that the first part came to, and the query goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.cluster.engine import running_engine
+from penstock.cluster.engine_spec import EngineSpec
+from penstock.cluster.standalone import running_cluster
+from penstock.cluster.standalone_config import StandaloneSpec
+from penstock.errors import ClusterError
+from penstock.model import ActionKind
+from penstock.model.executors import ExecutorBounds
+from penstock.model.sizing import EngineShape
+from penstock.store import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from penstock.cluster.engine_spec import Place
+
+SMALL_HEAP_MB = 130
+"""About 80 MB of it live, of the 87 that the serial collector leaves the old generation."""
+_CORES = 2
+_PATIENCE_S = 300.0
+_BATCHES_AROUND = 8
+_KEYS = 20_000
+_ROWS_PER_S = 4_000
+_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.numRecentProgressUpdates": "10000",
+    "spark.ui.enabled": "false",
+    "spark.executor.processTreeMetrics.enabled": "true",
+    "spark.executor.heartbeatInterval": "2s",
+    "spark.network.timeout": "1200s",
+    # Spark keeps 300 MB of every heap to itself; without this an executor could not be three times too small here.
+    "spark.testing.reservedMemory": str(32 * 1024 * 1024),
+    "spark.network.maxRemoteBlockSizeFetchToMem": "16m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+_SIZING = {
+    "sizing.mode": "apply",
+    "sizing.window_s": 5.0,
+    "sizing.step_limit": 3.0,
+    # With 130 MB collections take 2 % of the time here, and with three times as much next to nothing.
+    "sizing.gc_limit": 0.01,
+    "sizing.down_after_s": 3600.0,
+    # The comparison is of one change of the heap.
+    "sizing.hands_off": "memory, cpu, parallelism",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapePart:
+    """One way to a larger heap, and what the query felt of it.
+
+    ``downtime_s`` is the longest time between the ends of two batches, less the usual one; ``rows`` are those that
+    batches read, ``counted_rows`` those in the result at the end, ``offset_rows`` those of the source up to there.
+    """
+
+    way: str
+    heap_before_mb: int
+    heap_after_mb: int
+    policy: str
+    reason: str
+    took_s: float
+    downtime_s: float
+    usual_batch_s: float
+    longest_batch_s: float
+    rows: int
+    counted_rows: int
+    offset_rows: int
+    runs: int
+    failed_tasks: int
+    gc_before: float | None
+    gc_after: float | None
+    actions: list[dict[str, Any]] = field(default_factory=list, repr=False)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every row was counted once."""
+        return self.rows == self.counted_rows == self.offset_rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the part as plain data."""
+        return asdict(self) | {"is_exact": self.is_exact}
+
+
+def bench_reshape(*, parts: tuple[str, ...] = ("reshape", "restart"), say: Callable[[str], None]) -> list[ReshapePart]:
+    """Run both parts, one after the other, on one small Standalone cluster."""
+    found: list[ReshapePart] = []
+    with tempfile.TemporaryDirectory(prefix="penstock-reshape-") as directory:
+        spec = StandaloneSpec(Path(directory) / "spark", workers=2, cores=2, memory="2g")
+        with running_cluster(spec, timeout_s=_PATIENCE_S) as cluster:
+            heap_mb = 3 * SMALL_HEAP_MB
+            if "reshape" in parts:
+                say("a larger heap while the query runs")
+                found.append(_reshaped(cluster.place, Path(directory) / "live"))
+                heap_mb = found[-1].heap_after_mb
+            if "restart" in parts:
+                say("the same by a restart")
+                found.append(_restarted(cluster.place, Path(directory) / "again", heap_mb))
+    return found
+
+
+def _engine_spec(heap_mb: int) -> EngineSpec:
+    return EngineSpec(
+        "penstock-reshape", ExecutorBounds(1, 2, 1), cores=_CORES, memory=f"{heap_mb}m", driver_memory="600m",
+        settings=_SETTINGS,
+    )  # fmt: skip
+
+
+def _reshaped(place: Place, checkpoint: Path) -> ReshapePart:
+    import penstock  # noqa: PLC0415 - a benchmark is a user of the package
+
+    with running_engine(_engine_spec(SMALL_HEAP_MB), place) as engine:
+        _keep_one(engine.spark)
+        store = MemoryStore()
+        query = _start(engine.spark, checkpoint)
+        with penstock.attach(engine.spark, settings=_SIZING, store=store):
+            _await_batches(query, 4)
+            done = _await(lambda: _newest(store, ActionKind.RESIZE_DONE), "change of the heap")
+            ended_s = done["time_s"]
+            _await_batches(query, _BATCHES_AROUND)
+            # With the hold the store is closed.
+            decided = store.actions(kinds=(ActionKind.RESIZE,))[0].to_dict()
+            actions = [record.to_dict() for record in store.actions()]
+            gc_after = _gc(store, after_s=ended_s)
+        if not done["details"]["is_done"]:
+            raise ClusterError(f"the heap was not changed: {done['reason']}")
+        shape = EngineShape.from_dict(decided["details"]["shape"])
+        result = _result(engine.spark, [query], began_s=decided["time_s"], ended_s=ended_s)
+        query.stop()
+        return ReshapePart(
+            way=done["details"]["way"], heap_before_mb=SMALL_HEAP_MB, heap_after_mb=shape.heap_mb,
+            policy=decided["details"]["policy"], reason=decided["reason"], took_s=float(done["value"]),
+            gc_before=decided["details"]["figures"].get("gc_fraction"), gc_after=gc_after,
+            actions=actions, **result,
+        )  # fmt: skip
+
+
+def _restarted(place: Place, checkpoint: Path, heap_mb: int) -> ReshapePart:
+    with running_engine(_engine_spec(SMALL_HEAP_MB), place) as engine:
+        _keep_one(engine.spark)
+        first = _start(engine.spark, checkpoint)
+        _await_batches(first, 4 + _BATCHES_AROUND)
+        before = _reports(first)
+        began_s = time.time()
+        first.stop()
+    with running_engine(_engine_spec(heap_mb), place) as engine:
+        _keep_one(engine.spark)
+        second = _start(engine.spark, checkpoint)
+        _await_batches(second, 1)
+        ended_s = time.time()
+        _await_batches(second, _BATCHES_AROUND)
+        result = _result(engine.spark, [second], began_s=began_s, ended_s=ended_s, before=before)
+        second.stop()
+    return ReshapePart(
+        way="restart", heap_before_mb=SMALL_HEAP_MB, heap_after_mb=heap_mb, policy="-", reason="",
+        took_s=ended_s - began_s, gc_before=None, gc_after=None, **result,
+    )  # fmt: skip
+
+
+def _start(spark: SparkSession, checkpoint: Path) -> StreamingQuery:
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - the engine sets the interpreter first
+
+    from penstock.spark.load import register  # noqa: PLC0415 - as above
+
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    profile = f"constant:rate={_ROWS_PER_S}"
+    rows = spark.readStream.format("penstock.load").option("profile", profile).option("partitions", 2).load()
+    counts = rows.groupBy((fn.col("offset") % _KEYS).alias("key")).count()
+    writer = counts.writeStream.format("memory").outputMode("complete").queryName("counts")
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime="1 second").start()
+
+
+def _keep_one(spark: SparkSession) -> None:
+    """A Standalone engine starts with all executors that it may have; the one that stays is to be alone."""
+    from penstock.spark import internals  # noqa: PLC0415 - imports Spark
+
+    internals.request_executors(spark, 1)
+    _await(lambda: bool(internals.live_executors(spark)), "executor")
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while len(there := internals.live_executors(spark)) > 1 and time.monotonic() < deadline_s:
+        for one in sorted(there, key=lambda each: int(each.executor_id))[1:]:
+            internals.release_executor(spark, one.executor_id)
+        time.sleep(0.5)
+
+
+def _await(found: Callable[[], Any], what: str) -> Any:  # noqa: ANN401 - whatever is waited for
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while not (result := found()):
+        if time.monotonic() > deadline_s:
+            raise ClusterError(f"no {what} within {_PATIENCE_S:.0f} s")
+        time.sleep(0.3)
+    return result
+
+
+def _await_batches(query: StreamingQuery, count: int) -> None:
+    last = max((report["batchId"] for report in _reports(query)), default=-1)
+
+    def are_done() -> bool:
+        if query.exception() is not None:
+            raise ClusterError(f"the query failed: {query.exception()}")
+        return max((report["batchId"] for report in _reports(query)), default=-1) >= last + count
+
+    _await(are_done, f"{count} batches after {last}")
+
+
+def _reports(query: StreamingQuery) -> list[dict[str, Any]]:
+    return [json.loads(report.json) for report in query.recentProgress if report.numInputRows]
+
+
+def _newest(store: MemoryStore, kind: ActionKind) -> dict[str, Any] | None:
+    found = store.actions(kinds=(kind,), last=1)
+    return found[0].to_dict() if found else None
+
+
+def _gc(store: MemoryStore, *, after_s: float) -> float | None:
+    from penstock.model import APPLICATION, Metric  # noqa: PLC0415 - the only use
+
+    points = store.points(APPLICATION, Metric.SIZING, since_s=after_s)
+    values = [point.value for point in points if point.subject == "gc_fraction"]
+    return values[-1] if values else None
+
+
+def _result(
+    spark: SparkSession,
+    queries: list[StreamingQuery],
+    *,
+    began_s: float,
+    ended_s: float,
+    before: list[dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    from penstock.spark import internals  # noqa: PLC0415 - imports Spark
+    from penstock.spark.collector import parse_timestamp_s  # noqa: PLC0415 - as above
+
+    for query in queries:
+        query.stop()
+    reports = [*(before or []), *(report for query in queries for report in _reports(query))]
+    spans = []
+    for report in reports:
+        begin_s = parse_timestamp_s(report["timestamp"])
+        spans.append((begin_s, begin_s + report["durationMs"]["triggerExecution"] / 1000.0))
+    usual = sorted(end - begin for begin, end in spans[2:] if end < began_s or begin > ended_s)
+    usual_batch_s = usual[len(usual) // 2] if usual else 0.0
+    during = [
+        (begin, end) for begin, end in spans if end >= began_s - usual_batch_s and begin <= ended_s + usual_batch_s
+    ]
+    ends = [(before, after) for (_, before), (_, after) in pairwise(spans)]
+    gaps = [after - before for before, after in ends if after >= began_s and before <= ended_s]
+    quiet = sorted(after - before for before, after in ends[2:] if after < began_s)
+    usual_gap_s = quiet[len(quiet) // 2] if quiet else usual_batch_s
+    counted = spark.sql("SELECT sum(count) AS rows FROM counts").collect()[0]["rows"]
+    last = reports[-1]["sources"][0]["endOffset"]
+    tree = json.loads(last) if isinstance(last, str) else last
+    return {
+        "downtime_s": max(0.0, max(gaps, default=0.0) - usual_gap_s),
+        "usual_batch_s": usual_batch_s,
+        "longest_batch_s": max((end - begin for begin, end in during), default=0.0),
+        "rows": sum(report["numInputRows"] for report in reports),
+        "counted_rows": int(counted),
+        "offset_rows": int(tree["row"]),
+        "runs": len({report["runId"] for report in reports}),
+        "failed_tasks": internals.failed_tasks(spark),
+    }

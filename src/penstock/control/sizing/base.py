@@ -1,0 +1,86 @@
+"""What every sizing policy is given, and what it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from penstock.model.sizing import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.control.sizing.usage import Usage
+    from penstock.model.sizing import EngineShape, Resource, SizingDecision
+    from penstock.settings import SizingSettings
+
+CONFIRM_WINDOWS = 2
+"""Windows in which a figure has to be above its limit: one may be a single pause."""
+SMALLEST_STEP = 1.1
+"""Least that a step up multiplies by: the noise of a window must not make the next step."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizingContext:
+    """One round: the shape as it is, what was seen of its use, and the limits."""
+
+    shape: EngineShape
+    usage: Usage
+    settings: SizingSettings
+    settled_windows: int = 0
+    """Windows since the last change of shape took effect."""
+    cores_go_first: bool = False
+    """Whether there are to be fewer cores: memory waits, because those that stay share it."""
+
+
+class SizingPolicy(Protocol):
+    """One resource, one direction; at most one decision in a round, and every figure that it stands on."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    resource: ClassVar[Resource]
+    is_up: ClassVar[bool]
+
+    def judge(self, context: SizingContext) -> Verdict:
+        """Decide, or say why not."""
+        ...
+
+
+def silent(policy: SizingPolicy, reason: str, figures: Mapping[str, float | None] | None = None) -> Verdict:
+    """Nothing to do, with the figures that say so."""
+    known = {name: value for name, value in (figures or {}).items() if value is not None}
+    return Verdict(policy.name, policy.title, reason, known)
+
+
+def decided(policy: SizingPolicy, decision: SizingDecision) -> Verdict:
+    """The decision as a verdict."""
+    return Verdict(policy.name, policy.title, decision.reason, decision.figures, decision)
+
+
+def step(wanted: float, settings: SizingSettings) -> float:
+    """A factor between the smallest step and the step limit.
+
+    Examples
+    --------
+    >>> from penstock.settings import SizingSettings
+    >>> [step(factor, SizingSettings()) for factor in (1.01, 1.4, 3.0)]
+    [1.1, 1.4, 2.0]
+    """
+    return min(max(wanted, SMALLEST_STEP), settings.step_limit)
+
+
+def above(limit: float, settings: SizingSettings) -> float:
+    """Where a step up begins: a dead band above the limit that a step down goes by, or the two would take turns.
+
+    Examples
+    --------
+    >>> from penstock.settings import SizingSettings
+    >>> round(above(0.8, SizingSettings()), 3)
+    0.864
+    """
+    return min(limit * (1.0 + settings.dead_band), 0.5 * (1.0 + limit))
+
+
+def windows_to_watch(settings: SizingSettings) -> int:
+    """Windows of use that a step down goes by."""
+    return max(CONFIRM_WINDOWS, round(settings.down_after_s / settings.window_s))

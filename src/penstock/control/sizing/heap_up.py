@@ -1,0 +1,68 @@
+"""P1: more heap for an engine that collects garbage instead of working."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from penstock.control.sizing.base import CONFIRM_WINDOWS, SizingContext, above, decided, silent, step
+from penstock.model.sizing import Resource, SizingDecision, Verdict
+
+_HALF_OF_TIME = 0.5
+
+
+class HeapUp:
+    """P1, heap up: garbage collection takes more than ``gc_limit`` of the time, or an executor ran out of heap.
+
+    ``factor = step(gc_fraction / gc_limit)``: the heap that a collection frees is the distance between the heap and
+    what lives in it, so twice the collections need about twice that distance; the step limit holds the rest. Where an
+    executor was lost for want of heap, or more than half of the time is gone, nothing can be told of the need and the
+    factor is the step limit.
+
+    Sage (LinkedIn), table 1: heap allocation before total memory, by heap utilisation, GC time and frequency; P1 to P3
+    multiply.
+
+    Examples
+    --------
+    >>> from penstock.control.sizing.usage import Usage
+    >>> from penstock.model.sizing import EngineShape, UsageSignal
+    >>> from penstock.settings import SizingSettings
+    >>> usage = Usage(3600.0)
+    >>> for window in (1, 2):
+    ...     seen = UsageSignal(15.0 * window, heap_used_mb=490.0, gc_fraction=0.16)
+    ...     usage.add(seen, cores=2, slots=2, is_clean=False)
+    >>> verdict = HeapUp().judge(SizingContext(EngineShape(2, 512, 384), usage, SizingSettings()))
+    >>> round(verdict.decision.total), verdict.reason
+    (1638, 'garbage collection took 16 % of the time, more than 10 %: 1.60 times the heap')
+    """
+
+    name: ClassVar[str] = "P1"
+    title: ClassVar[str] = "heap up"
+    resource: ClassVar[Resource] = Resource.HEAP
+    is_up: ClassVar[bool] = True
+
+    def judge(self, context: SizingContext) -> Verdict:
+        """Compare time in garbage collection with its limit."""
+        settings, usage, shape = context.settings, context.usage, context.shape
+        lost = sum(seen.lost_to_heap for seen in usage.recent)
+        shares = usage.last("gc_fraction", CONFIRM_WINDOWS)
+        figures: dict[str, float | None] = {
+            "gc_fraction": usage.newest("gc_fraction"), "gc_limit": settings.gc_limit,
+            "heap_used_mb": usage.newest("heap_used_mb"), "heap_mb": shape.heap_mb, "lost_to_heap": lost,
+        }  # fmt: skip
+        if lost:
+            return self._decide(context, settings.step_limit, f"{lost} executors ran out of heap", figures)
+        if shares is None:
+            return silent(self, "time in garbage collection is not known yet", figures)
+        share = min(shares)
+        if share <= above(settings.gc_limit, settings):
+            return silent(self, f"garbage collection took {share:.1%}, at most {settings.gc_limit:.0%}", figures)
+        factor = settings.step_limit if share > _HALF_OF_TIME else step(share / settings.gc_limit, settings)
+        what = f"garbage collection took {share:.0%} of the time, more than {settings.gc_limit:.0%}".replace("%", " %")
+        return self._decide(context, factor, what, figures)
+
+    def _decide(self, context: SizingContext, factor: float, what: str, figures: dict[str, float | None]) -> Verdict:
+        total = context.shape.total(Resource.HEAP) * factor
+        known = {name: value for name, value in figures.items() if value is not None}
+        expected = {"gc_fraction": context.settings.gc_limit}
+        reason = f"{what}: {factor:.2f} times the heap"
+        return decided(self, SizingDecision(self.name, self.resource, total, reason, known, expected))

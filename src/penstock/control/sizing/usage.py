@@ -1,0 +1,134 @@
+"""What is known of the use of an engine: the last windows, and histograms of all of them."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+from penstock.estimate.decaying_histogram import DecayingHistogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.model.sizing import UsageSignal
+
+_KEPT_WINDOWS = 40
+
+Figure = str
+_FIGURES: dict[Figure, Callable[[UsageSignal], float | None]] = {
+    "heap_used_mb": lambda seen: seen.heap_used_mb,
+    "heap_committed_mb": lambda seen: seen.heap_committed_mb,
+    "gc_fraction": lambda seen: None if seen.gc_fraction is None else seen.gc_fraction * steady_part(seen),
+    "memory_used_mb": lambda seen: seen.memory_used_mb,
+    "likely_resident_mb": lambda seen: seen.likely_resident_mb,
+    "python_rss_mb": lambda seen: seen.python_rss_mb,
+    "jvm_rss_mb": lambda seen: seen.jvm_rss_mb,
+    "off_heap_mb": lambda seen: seen.off_heap_mb,
+    "cpu_fraction": lambda seen: None if seen.cpu_fraction is None else seen.cpu_fraction * steady_part(seen),
+    "busy_fraction": lambda seen: None if seen.busy_fraction is None else seen.busy_fraction * steady_part(seen),
+    "arrival_rows_per_s": lambda seen: seen.arrival_rows_per_s,
+    "processed_rows_per_s": lambda seen: seen.processed_rows_per_s,
+    "backlog_rows": lambda seen: seen.backlog_rows,
+}
+_IN_CORES = ("cpu_fraction", "busy_fraction")
+"""Kept as cores and slots in use: a fraction means something else as soon as the size changes."""
+
+
+def figure_of(seen: UsageSignal, name: Figure) -> float | None:
+    """One figure of a window by its name, as for the rows that came; None where it is unknown."""
+    return _FIGURES[name](seen)
+
+
+def steady_part(seen: UsageSignal) -> float:
+    """Part of the work of a window that the rows that came are for; below one while a backlog is worked off.
+
+    A backlog is worked off as fast as it can be: cores are busy and garbage is made for more rows than come. What the
+    rows that come would need is in proportion.
+
+    Examples
+    --------
+    >>> from penstock.model.sizing import UsageSignal
+    >>> steady_part(UsageSignal(0.0, arrival_rows_per_s=800.0, processed_rows_per_s=1000.0))
+    0.8
+    """
+    arrival, processed = seen.arrival_rows_per_s, seen.processed_rows_per_s
+    return min(1.0, arrival / processed) if arrival is not None and processed else 1.0
+
+
+class Usage:
+    """Windows since the last change of shape, and decaying histograms over all windows that tell of real need.
+
+    A window in which something else was short tells nothing of the need of a resource: an engine without CPU buffers
+    rows, one that collects garbage all the time uses CPU for it. Such windows are left out of the histograms by
+    whoever calls :meth:`add` with ``is_clean`` false.
+    """
+
+    def __init__(self, half_life_s: float) -> None:
+        self._half_life_s = half_life_s
+        self._histograms: dict[Figure, DecayingHistogram] = {}
+        self.recent: deque[UsageSignal] = deque(maxlen=_KEPT_WINDOWS)
+        """Windows since the last change of shape."""
+        self.all_windows: deque[UsageSignal] = deque(maxlen=_KEPT_WINDOWS)
+        """Windows whatever the shape was: for remote services, which have nothing to do with it."""
+        self.clean_windows = 0
+        """Windows without pressure since the last step up."""
+        self._clean: deque[tuple[float, dict[Figure, float]]] = deque(maxlen=_KEPT_WINDOWS)
+        self._forgotten_s: dict[Figure, float] = {}
+
+    def add(self, seen: UsageSignal, *, cores: float, slots: float, is_clean: bool) -> None:
+        """Take in one window."""
+        self.recent.append(seen)
+        self.all_windows.append(seen)
+        if not is_clean:
+            self.clean_windows = 0
+            return
+        self.clean_windows += 1
+        values: dict[Figure, float] = {}
+        for name in _FIGURES:
+            value = figure_of(seen, name)
+            if value is None:
+                continue
+            if name in _IN_CORES:
+                value *= cores if name == "cpu_fraction" else slots
+            values[name] = value
+            histogram = self._histograms.setdefault(name, DecayingHistogram(self._half_life_s))
+            histogram.add(value, seen.time_s)
+        self._clean.append((seen.time_s, values))
+
+    def on_change(self, *, is_up: bool, stale: tuple[Figure, ...]) -> None:
+        """Begin anew after a change of shape; figures that the change alters are forgotten."""
+        self.recent.clear()
+        if is_up:
+            self.clean_windows = 0
+        for name in stale:
+            self._histograms.pop(name, None)
+            if self.all_windows:
+                self._forgotten_s[name] = self.all_windows[-1].time_s
+
+    def quantile(self, name: Figure, part: float) -> float | None:
+        """Of a figure over all windows, the older ones less; cores and slots for CPU and busy time."""
+        histogram = self._histograms.get(name)
+        return None if histogram is None else histogram.quantile(part)
+
+    def peak(self, name: Figure, windows: int = _KEPT_WINDOWS) -> float | None:
+        """The largest value of a figure in the last quiet windows, since it was last forgotten."""
+        since_s = self._forgotten_s.get(name, -math.inf)
+        newest = list(self._clean)[-windows:]
+        values = [values[name] for time_s, values in newest if time_s > since_s and name in values]
+        return max(values, default=None)
+
+    def need(self, name: Figure, part: float, windows: int) -> float | None:
+        """What a smaller size has to cover: the quantile over all windows, and the peak of the last ones."""
+        quantile, peak = self.quantile(name, part), self.peak(name, windows)
+        return quantile if peak is None or quantile is None else max(quantile, peak)
+
+    def last(self, name: Figure, count: int) -> list[float] | None:
+        """The newest values of a figure since the last change; None where fewer windows tell it."""
+        newest = list(self.recent)[-count:]
+        values = [value for seen in newest if (value := figure_of(seen, name)) is not None]
+        return values if len(values) == count else None
+
+    def newest(self, name: Figure) -> float | None:
+        """The newest value of a figure."""
+        return figure_of(self.recent[-1], name) if self.recent else None
