@@ -33,6 +33,10 @@ class FakeQuery:
         self.isActive = True
         self.recentProgress: list[object] = []
 
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 - a name of Spark
+        """Over as soon as it is not active."""
+        return not self.isActive and timeout > 0
+
 
 class FakeSession:
     """A session with one query; listeners are kept in a list."""

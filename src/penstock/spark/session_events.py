@@ -134,23 +134,23 @@ class SessionEvents:
         """
         for watched in self._plant.watched:
             try:
-                is_active = bool(watched.query.isActive)
+                is_over = watched.is_over
                 for text in watched.missed_reports():
                     self.on_progress(text)
             except Exception as error:  # noqa: BLE001 - one query must not keep the others from being looked at
                 logger.debug("query %s could not be looked at (%s)", watched.name, error)
                 continue
-            if not is_active:
+            if is_over:
                 self._end(watched.query_id, str(watched.query.runId))
 
     def close(self) -> None:
         """End what queries that are over left behind; those that run on keep their connections."""
         for watched in self._plant.watched:
             try:
-                is_active = bool(watched.query.isActive)
+                is_over = watched.is_over
             except Exception:  # noqa: BLE001 - a JVM that is gone runs nothing
-                is_active = False
-            if not is_active:
+                is_over = True
+            if is_over:
                 watched.end()
 
     # From there to the loop

@@ -93,6 +93,11 @@ class WatchedQuery:
         status = self.query.status
         return not status["isDataAvailable"] and not status["isTriggerActive"]
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its thread is done: one that is being stopped counts as inactive while its last batch still asks."""
+        return not self.query.isActive and internals.is_over(self.query)
+
     # What it is
 
     def describe(self, *, starting: bool) -> QuerySpec:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.errors import StreamingQueryException
+
 from penstock.spark.internals.handles import class_name, private_field
 
 if TYPE_CHECKING:
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.spark.internals.handles import JavaObject
+
+_SHORTEST_WAIT_S = 0.001
+"""Spark counts in milliseconds, and takes no wait of none."""
 
 
 def execution_of(query: StreamingQuery) -> JavaObject:
@@ -24,6 +29,14 @@ def execution_of(query: StreamingQuery) -> JavaObject:
 def is_micro_batch(execution: JavaObject) -> bool:
     """Whether the query runs in micro-batches (continuous processing has no read limits)."""
     return class_name(execution).endswith("MicroBatchExecution")
+
+
+def is_over(query: StreamingQuery) -> bool:
+    """Whether the thread of a query has ended, well or not."""
+    try:
+        return bool(query.awaitTermination(_SHORTEST_WAIT_S))
+    except StreamingQueryException:
+        return True
 
 
 def plan_now(execution: JavaObject) -> None:
