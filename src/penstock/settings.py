@@ -378,10 +378,6 @@ class SizingSettings:
     )
     quota_cores: int = _option(0, "Most cores of the application; 0 is no quota.", unit="cores", low=0, high=1e9)
     quota_memory_mb: int = _option(0, "Most memory of the application; 0 is no quota.", unit="MB", low=0, high=1e12)
-    restart_hours: str = _option(
-        "never", "When queries may be restarted for another size: 'never', 'any', or hours such as '02:00-04:30', UTC.",
-        unit="hours",
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

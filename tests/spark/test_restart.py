@@ -1,12 +1,12 @@
-"""A restart for another shape: allowed hours, downtime, and the way back."""
+"""A restart for another shape: downtime, and the way back."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.errors import ClusterError, InvalidSettingError
+from penstock.errors import ClusterError
 from penstock.model.sizing import EngineShape
-from penstock.spark.restart import may_restart, restart_with
+from penstock.spark.restart import restart_with
 
 OLD, NEW = EngineShape(1, 512, 384), EngineShape(1, 1024, 384)
 
@@ -57,10 +57,3 @@ def test_an_old_shape_that_does_not_come_up_is_an_error() -> None:
     driver = Driver(fails_with=NEW)
     with pytest.raises(ClusterError):
         restart_with(1, NEW, NEW, stop=driver.stop, start=driver.start, clock=lambda: driver.now_s)
-
-
-@pytest.mark.parametrize("hours", ["25:00-26:00", "night", "02:00-04:75", ""])
-def test_hours_that_are_none_are_refused(hours: str) -> None:
-    """A window that nobody can read is an error with the way to write it."""
-    with pytest.raises(InvalidSettingError, match="02:00-04:30"):
-        may_restart(hours, 0.0)

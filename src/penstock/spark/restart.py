@@ -6,12 +6,9 @@ checkpoints, so that nothing is lost; what it costs is the time without batches.
 
 from __future__ import annotations
 
-import re
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock.errors import InvalidSettingError
 from penstock.model.sizing import ResizeOutcome
 
 if TYPE_CHECKING:
@@ -19,33 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.model.sizing import EngineShape
 
-NEVER, ANY = "never", "any"
 _TRIES = 2
-_HOURS = re.compile(r"(\d{2}):(\d{2})-(\d{2}):(\d{2})")
-_MINUTES_AN_HOUR, _HOURS_A_DAY = 60, 24
-
-
-def may_restart(hours: str, now_s: float) -> bool:
-    """Whether queries may be restarted at a moment, by the setting ``sizing.restart_hours``; hours are UTC.
-
-    Examples
-    --------
-    >>> noon = 12 * 3600.0
-    >>> may_restart("any", noon), may_restart("never", noon), may_restart("02:00-04:30", noon)
-    (True, False, False)
-    >>> may_restart("22:00-13:00", noon)
-    True
-    """
-    if hours in {NEVER, ANY}:
-        return hours == ANY
-    found = _HOURS.fullmatch(hours.strip())
-    times = [] if found is None else [int(each) for each in found.groups()]
-    if not times or max(times[0], times[2]) > _HOURS_A_DAY or max(times[1], times[3]) >= _MINUTES_AN_HOUR:
-        raise InvalidSettingError("sizing.restart_hours", hours, "'never', 'any', or hours such as '02:00-04:30'")
-    begin, end = _MINUTES_AN_HOUR * times[0] + times[1], _MINUTES_AN_HOUR * times[2] + times[3]
-    moment = datetime.fromtimestamp(now_s, UTC)
-    minute = _MINUTES_AN_HOUR * moment.hour + moment.minute
-    return begin <= minute < end if begin <= end else minute >= begin or minute < end
 
 
 def restart_with(
