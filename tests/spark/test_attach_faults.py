@@ -32,10 +32,8 @@ class FakeQuery:
         self.name = name
         self.isActive = True
         self.recentProgress: list[object] = []
-
-    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 - a name of Spark
-        """Over as soon as it is not active."""
-        return not self.isActive and timeout > 0
+        # Over as soon as it is not active.
+        self._jsq = SimpleNamespace(awaitTermination=lambda _: not self.isActive)
 
 
 class FakeSession:

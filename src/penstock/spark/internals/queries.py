@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from penstock.spark.internals.handles import JavaObject
 
-_SHORTEST_WAIT_S = 0.001
-"""Spark counts in milliseconds, and takes no wait of none."""
+_SHORTEST_WAIT_MS = 1
+"""Spark takes no wait of none."""
 
 
 def execution_of(query: StreamingQuery) -> JavaObject:
@@ -34,7 +34,7 @@ def is_micro_batch(execution: JavaObject) -> bool:
 def is_over(query: StreamingQuery) -> bool:
     """Whether the thread of a query has ended, well or not."""
     try:
-        return bool(query.awaitTermination(_SHORTEST_WAIT_S))
+        return bool(query._jsq.awaitTermination(_SHORTEST_WAIT_MS))  # noqa: SLF001 - what this package is for
     except StreamingQueryException:
         return True
 
