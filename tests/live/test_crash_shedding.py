@@ -39,6 +39,22 @@ def shed_batches(folder: Path, run: str) -> int:
     return sum(line.startswith("batch ") and float(line.split()[2]) < 1.0 for line in lines if len(line.split()) == 3)
 
 
+def told_batch(folder: Path, run: str) -> int:
+    """The newest batch that a run has told as finished."""
+    lines = [line.split() for line in (folder / f"{run}.out").read_text(encoding="utf-8").splitlines()]
+    return max(int(words[1]) for words in lines if len(words) == 3 and words[0] == "batch")
+
+
+def await_unfinished(folder: Path, run: str) -> None:
+    """Wait until a task of a batch that is not told as finished has written what it kept."""
+
+    def has_written() -> bool:
+        newest = [path.name.split("-") for path in (folder / "attempts").glob(f"{run}-*")]
+        return max((int(batch_id) for _, batch_id, _, _ in newest), default=-1) > told_batch(folder, run)
+
+    wait_until(has_written, f"a task of an unfinished batch of {run}", within_s=60.0)
+
+
 def kill(driver: subprocess.Popen[bytes]) -> None:
     """Kill driver and JVM at once, and see the Python workers go with them."""
     os.killpg(driver.pid, signal.SIGKILL)
@@ -70,7 +86,11 @@ def test_ten_kills_while_shedding_give_equal_rows(tmp_path: Path) -> None:
                 f"shed batch {wanted} of run {number}",
                 within_s=120.0,
             )
-            time.sleep(moments.uniform(0.0, 1.5))
+            if number % 2:
+                # In mid-batch for sure: a task has written what it kept, and its batch is not done.
+                await_unfinished(tmp_path, f"run{number}")
+            else:
+                time.sleep(moments.uniform(0.0, 1.5))
         finally:
             kill(driver)
     last = start(tmp_path, "last", 4)
