@@ -34,6 +34,20 @@ def test_a_dear_read_does_not_lead_into_a_spiral() -> None:
     assert np.mean([signal.duration_s for signal in tail]) < 1.05 * 2.5
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_backlog_that_is_all_late_does_not_make_all_after_it_late(seed: int) -> None:
+    """Six times what fits, on a backlog of half a minute: what is late already is dropped until the others are in time.
+
+    An eighth of the late rows would be as much as arrives meanwhile.
+    """
+    query = SimulatedQuery(
+        lambda _: 60_000.0, cost_per_row_s=100e-6, overhead_s=0.5, read_part=0.01, noise=0.05, seed=seed,
+        backlog_rows=2_000_000.0, has_guard=True,
+    )  # fmt: skip
+    run = alone(query, minimum_accuracy=0.05).run_until(180.0).query(QUERY)
+    assert run.late_share_since(90.0) < 0.02
+
+
 def test_nothing_is_dropped_below_capacity() -> None:
     """At 80 % load everything is kept from beginning to end."""
     query = SimulatedQuery(lambda _: 0.8 * CAPACITY_ROWS_PER_S, noise=0.03, has_guard=True)

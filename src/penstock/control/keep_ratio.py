@@ -230,11 +230,11 @@ def _ratio_beside_late(
     model: BatchTimeModel, batch_s: float, on_time_rows: float, late_rows: float, keep_floor: float
 ) -> float:
     """The ratio of the others, where late rows are kept with the floor or with a part of that ratio."""
-    if on_time_rows <= 0:
-        return 1.0
     left_rows = max(0.0, batch_s - model.predict_s(on_time_rows + late_rows, 0.0)) / model.work_cost_s
+    # Also where all rows are late: an eighth of everything may be as much as arrives meanwhile, and all that comes
+    # after them would be late for ever.
     ratio = left_rows / (on_time_rows + LATE_PART * late_rows)
-    if LATE_PART * ratio < keep_floor:
+    if LATE_PART * ratio < keep_floor and on_time_rows > 0:
         ratio = (left_rows - keep_floor * late_rows) / on_time_rows
     return min(1.0, max(keep_floor, ratio))
 
