@@ -23,6 +23,9 @@ def main(directory: str) -> dict[str, int]:
         .config("spark.eventLog.enabled", "true")
         .config("spark.eventLog.dir", directory)
         .config("spark.executor.processTreeMetrics.enabled", "true")
+        # Tasks of a tenth of a second would mostly end between two looks at the heap, which are ten seconds apart.
+        .config("spark.executor.metrics.pollingInterval", "50ms")
+        .config("spark.executor.heartbeatInterval", "1s")
         .config("spark.sql.shuffle.partitions", "2")
         .getOrCreate()
     )

@@ -91,7 +91,8 @@ class Feasibility:
 
     def _is_proven(self, signal: BatchSignal, capacity: Capacity, model: BatchTimeModel) -> bool:
         expected_s = model.predict_s(signal.rows, signal.work_rows)
-        as_expected = abs(signal.duration_s / expected_s - 1.0) < _AS_EXPECTED
+        # No division: a batch of which nothing was kept may be expected to take no time.
+        as_expected = abs(signal.duration_s - expected_s) < _AS_EXPECTED * expected_s
         lag_rows = signal.lag_rows or 0.0
         as_large = signal.work_rows > _AS_LARGE * capacity.fits_rows or lag_rows < capacity.fits_rows
         settled = self._state.batches_settled + 1 if capacity.is_known and as_expected and as_large else 0
