@@ -37,7 +37,6 @@ def shared_state(path: Path) -> Iterator[sqlite3.Connection]:
     """The file that instances share, in one transaction that either happens or does not."""
     try:
         with closing(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")
             for table in _TABLES:
