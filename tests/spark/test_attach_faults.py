@@ -360,6 +360,21 @@ def test_reports_that_the_bus_does_not_bring_are_fetched_once(
     assert pen.plant.watched == []
 
 
+def test_a_query_that_is_being_stopped_is_not_ended_before_its_thread(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is inactive while its last batch still asks: its connection must not be shut down under it."""
+    monkeypatch.setattr(internals, "unseen_reports", lambda *_: [])
+    pen.events.take_up(cast("Any", query))
+    query.isActive = False
+    query._jsq = SimpleNamespace(awaitTermination=lambda _: False)
+    pen.events.look()
+    assert [each.query for each in pen.plant.watched] == [query]
+    query._jsq = SimpleNamespace(awaitTermination=lambda _: True)
+    pen.events.look()
+    assert pen.plant.watched == []
+
+
 def test_a_listener_takes_calls_of_spark_and_no_others() -> None:
     """Of the object that the JVM calls nothing can be reached but Spark's four methods."""
     texts: list[str] = []

@@ -54,6 +54,7 @@ class TaskDirective:
     answered: bool = False
 
 
+_UNGOVERNED = TaskDirective(Directive(0, everything=True, history=UNKNOWN))
 _remembered: OrderedDict[Question, TaskDirective] = OrderedDict()
 _told: OrderedDict[tuple[str, int], list[float]] = OrderedDict()
 _connections: dict[str, internals.JavaObject] = {}
@@ -65,7 +66,9 @@ def directive_of_task(operator: str | None = None) -> TaskDirective:
     Remembered in this process, for all partitions of the batch that it gets: a batch must not be told two things.
     """
     context = TaskContext.get()
-    return _directive(_nothing if context is None else context.getLocalProperty, operator)
+    read = _nothing if context is None else context.getLocalProperty
+    question = _question(read, operator)
+    return _UNGOVERNED if question is None else _answered(question, read)
 
 
 def directive_of_batch() -> str:
@@ -73,24 +76,25 @@ def directive_of_batch() -> str:
 
     An error would be the query's, which would end by it.
     """
+    question, found = None, _UNGOVERNED
     try:
-        found = _directive(internals.batch_property)
-        values = found.directive.to_array(answered=found.answered)
-        _note(values, found.directive.batch_id)
+        question = _question(internals.batch_property)
+        if question is not None:
+            found = _answered(question, internals.batch_property)
     except Exception:
         logger.exception("a batch could not ask for its directive: it keeps everything")
-        values = Directive(0, everything=True, history=UNKNOWN).to_array(answered=False)
+    values = found.directive.to_array(answered=found.answered)
+    if question is not None:
+        # Also after an error: what is on record for a batch is corrected by what it was really told.
+        _note(question, values)
     return ",".join(map(repr, values))
 
 
-def _note(values: list[float], batch_id: int) -> None:
-    run_id = internals.batch_property(RUN_ID_PROPERTY)
-    if run_id is None:
-        return
+def _note(question: Question, values: list[float]) -> None:
     connection = internals.thread_connection()
     if connection is not None:
-        _connections[run_id] = connection
-    _told[run_id, batch_id] = values
+        _connections[question.run_id] = connection
+    _told[question.run_id, question.batch_id] = values
     while len(_told) > _TOLD:
         _told.popitem(last=False)
 
@@ -105,12 +109,15 @@ def end_asking(run_id: str) -> None:
     internals.end_connection(_connections.pop(run_id, None))
 
 
-def _directive(read: Callable[[str], str | None], operator: str | None = None) -> TaskDirective:
-    query_id, batch_id = read(QUERY_ID_PROPERTY), int(read(BATCH_ID_PROPERTY) or 0)
+def _question(read: Callable[[str], str | None], operator: str | None = None) -> Question | None:
+    """Which batch this is; None for a batch frame, which nobody governs."""
+    query_id = read(QUERY_ID_PROPERTY)
     if not query_id:
-        # A batch frame: nobody governs it.
-        return TaskDirective(Directive(batch_id, everything=True, history=UNKNOWN))
-    question = Question(query_id, read(RUN_ID_PROPERTY) or "", batch_id, operator)
+        return None
+    return Question(query_id, read(RUN_ID_PROPERTY) or "", int(read(BATCH_ID_PROPERTY) or 0), operator)
+
+
+def _answered(question: Question, read: Callable[[str], str | None]) -> TaskDirective:
     found = _remembered.get(question)
     if found is None:
         found = _remembered[question] = _asked(question, read)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from penstock.model.sizing import Verdict
+from penstock.model.sizing import MemoryPart, SizingDecision, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.control.sizing.usage import Usage
-    from penstock.model.sizing import EngineShape, Resource, SizingDecision
+    from penstock.model.sizing import EngineShape, Resource
     from penstock.settings import SizingSettings
 
 CONFIRM_WINDOWS = 2
@@ -48,13 +48,27 @@ class SizingPolicy(Protocol):
 
 def silent(policy: SizingPolicy, reason: str, figures: Mapping[str, float | None] | None = None) -> Verdict:
     """Nothing to do, with the figures that say so."""
-    known = {name: value for name, value in (figures or {}).items() if value is not None}
-    return Verdict(policy.name, policy.title, reason, known)
+    return Verdict(policy.name, policy.title, reason, _known(figures or {}))
 
 
-def decided(policy: SizingPolicy, decision: SizingDecision) -> Verdict:
-    """The decision as a verdict."""
-    return Verdict(policy.name, policy.title, decision.reason, decision.figures, decision)
+def decided(
+    policy: SizingPolicy,
+    total: float,
+    reason: str,
+    figures: Mapping[str, float | None],
+    expected: Mapping[str, float],
+    *,
+    part: MemoryPart = MemoryPart.OVERHEAD,
+    python_mb: float | None = None,
+) -> Verdict:
+    """A new total of the policy's resource, with the figures that it stands on and what it should bring about."""
+    known = _known(figures)
+    decision = SizingDecision(policy.name, policy.resource, total, reason, known, expected, part, python_mb)
+    return Verdict(policy.name, policy.title, reason, known, decision)
+
+
+def _known(figures: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def step(wanted: float, settings: SizingSettings) -> float:

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.control.sizing.base import SizingContext, decided, silent, windows_to_watch
-from penstock.model.sizing import Resource, SizingDecision, Verdict
+from penstock.model.sizing import Resource, Verdict
 
 if TYPE_CHECKING:
     from penstock.control.sizing.usage import Usage
@@ -58,9 +58,8 @@ class CpuDown:
         if wanted > cores * (1 - settings.min_saving):
             return silent(self, f"{wanted:.0f} of {cores:.0f} cores are needed", figures)
         reason = f"{busy:.1f} slots are busy and {computing:.1f} cores compute, of {cores:.0f}"
-        known = {name: value for name, value in figures.items() if value is not None}
         expected = {"cpu_fraction": settings.cpu_limit}
-        return decided(self, SizingDecision(self.name, self.resource, wanted, reason, known, expected))
+        return decided(self, wanted, reason, figures, expected)
 
 
 def needed_cores(usage: Usage, settings: SizingSettings, *, task_cpus: int) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from penstock.control.sizing.base import CONFIRM_WINDOWS, SizingContext, above, decided, silent, step
-from penstock.model.sizing import Resource, SizingDecision, Verdict
+from penstock.model.sizing import Resource, Verdict
 
 
 class CpuUp:
@@ -56,6 +56,5 @@ class CpuUp:
             f"cores compute {share:.0%} of the time, more than {settings.cpu_limit:.0%}: {factor:.2f} times the cores"
         )
         total = shape.total(Resource.CPU) * factor
-        known = {name: value for name, value in figures.items() if value is not None}
         expected = {"cpu_fraction": settings.cpu_limit}
-        return decided(self, SizingDecision(self.name, self.resource, total, reason, known, expected))
+        return decided(self, total, reason, figures, expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from penstock.control.sizing.base import SizingContext, decided, silent, windows_to_watch
-from penstock.model.sizing import Resource, SizingDecision, Verdict
+from penstock.model.sizing import Resource, Verdict
 
 
 class HeapDown:
@@ -57,11 +57,8 @@ class HeapDown:
         if wanted > shape.heap_mb * (1 - settings.min_saving):
             return silent(self, f"{wanted:,.0f} MB of {shape.heap_mb:,} MB are needed", figures)
         reason = f"the JVM has committed {committed:,.0f} MB and used at most {used:,.0f} MB of {shape.heap_mb:,} MB"
-        known = {name: value for name, value in figures.items() if value is not None}
         expected = {"gc_fraction": settings.gc_limit}
-        return decided(
-            self, SizingDecision(self.name, self.resource, wanted * shape.executors, reason, known, expected)
-        )
+        return decided(self, wanted * shape.executors, reason, figures, expected)
 
 
 def _committed(context: SizingContext, windows: int) -> float | None:

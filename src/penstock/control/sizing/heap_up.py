@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from penstock.control.sizing.base import CONFIRM_WINDOWS, SizingContext, above, decided, silent, step
-from penstock.model.sizing import Resource, SizingDecision, Verdict
+from penstock.model.sizing import Resource, Verdict
 
 _HALF_OF_TIME = 0.5
 
@@ -62,7 +62,6 @@ class HeapUp:
 
     def _decide(self, context: SizingContext, factor: float, what: str, figures: dict[str, float | None]) -> Verdict:
         total = context.shape.total(Resource.HEAP) * factor
-        known = {name: value for name, value in figures.items() if value is not None}
         expected = {"gc_fraction": context.settings.gc_limit}
         reason = f"{what}: {factor:.2f} times the heap"
-        return decided(self, SizingDecision(self.name, self.resource, total, reason, known, expected))
+        return decided(self, total, reason, figures, expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from penstock.control.sizing.base import SizingContext, decided, silent, windows_to_watch
-from penstock.model.sizing import Resource, SizingDecision, Verdict
+from penstock.model.sizing import Resource, Verdict
 
 _SETTLED_WINDOWS = 3
 """Windows after a change of the heap: what is resident follows it, but not at once."""
@@ -61,16 +61,10 @@ class MemoryDown:
         if wanted > shape.memory_mb * (1 - settings.min_saving):
             return silent(self, f"{wanted:,.0f} MB of {shape.memory_mb:,} MB are needed", figures)
         reason = f"at most {resident:,.0f} MB of {shape.memory_mb:,} MB would be resident"
-        known = {name: value for name, value in figures.items() if value is not None}
         python = usage.peak("python_rss_mb")
         python_mb = None if python is None else python * (1 + settings.margin) / settings.memory_limit
         expected = {"memory_used_mb": settings.memory_limit * wanted}
-        return decided(
-            self,
-            SizingDecision(
-                self.name, self.resource, wanted * shape.executors, reason, known, expected, python_mb=python_mb
-            ),
-        )
+        return decided(self, wanted * shape.executors, reason, figures, expected, python_mb=python_mb)
 
 
 def _resident(context: SizingContext) -> float | None:

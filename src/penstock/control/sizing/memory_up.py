@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from penstock.control.sizing.base import SizingContext, decided, silent, step
-from penstock.model.sizing import MemoryPart, Resource, SizingDecision, Verdict
+from penstock.model.sizing import MemoryPart, Resource, Verdict
 
 
 class MemoryUp:
@@ -63,10 +63,9 @@ class MemoryUp:
         self, context: SizingContext, factor: float, what: str, figures: dict[str, float | None], part: MemoryPart
     ) -> Verdict:
         total = context.shape.total(Resource.MEMORY) * factor
-        known = {name: value for name, value in figures.items() if value is not None}
         expected = {"memory_used_mb": context.settings.memory_limit * total / context.shape.executors}
         reason = f"{what}: {factor:.2f} times the memory"
-        return decided(self, SizingDecision(self.name, self.resource, total, reason, known, expected, part))
+        return decided(self, total, reason, figures, expected, part=part)
 
 
 def _is_python(context: SizingContext, python_rss_mb: float | None) -> bool:

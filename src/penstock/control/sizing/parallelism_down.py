@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from penstock.control.sizing.base import SizingContext, decided, silent, windows_to_watch
 from penstock.control.sizing.cpu_down import needed_cores
-from penstock.model.sizing import Resource, SizingDecision, Verdict
+from penstock.model.sizing import Resource, Verdict
 
 
 class ParallelismDown:
@@ -61,9 +61,5 @@ class ParallelismDown:
             f"{needed:.1f} of {cores:.0f} cores are needed and {resident / shape.memory_mb:.0%} of the memory is "
             f"resident: {executors} of {shape.executors} executors do"
         ).replace("% of", " % of")
-        known = {name: value for name, value in figures.items() if value is not None}
         slots = float(executors * (shape.cores // shape.task_cpus))
-        return decided(
-            self,
-            SizingDecision(self.name, self.resource, slots, reason, known, {"cpu_fraction": settings.cpu_limit}),
-        )
+        return decided(self, slots, reason, figures, {"cpu_fraction": settings.cpu_limit})

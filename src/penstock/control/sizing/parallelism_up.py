@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.control.sizing.base import SizingContext, above, decided, silent, step
 from penstock.control.sizing.remote import blamed_service
-from penstock.model.sizing import Resource, SizingDecision, Verdict
+from penstock.model.sizing import Resource, Verdict
 
 if TYPE_CHECKING:
     from penstock.settings import SizingSettings
@@ -84,10 +84,9 @@ class ParallelismUp:
             factor = step(full * (1 + settings.dead_band) / settings.cpu_limit, settings)
             what = f"task slots are busy {full:.0%} of the time in {settings.rising_windows} windows".replace("%", " %")
         reason = f"{what}: {factor:.2f} times the task slots"
-        known = {name: value for name, value in figures.items() if value is not None}
         total = shape.slots * factor
         expected = {"processed_rows_per_s": arrival} if arrival else {}
-        return decided(self, SizingDecision(self.name, self.resource, total, reason, known, expected))
+        return decided(self, total, reason, figures, expected)
 
 
 def _is_rising(backlog: list[float] | None, arrival_rows_per_s: float | None, settings: SizingSettings) -> bool:

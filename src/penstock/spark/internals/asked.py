@@ -51,14 +51,20 @@ def is_asked(spark: SparkSession) -> bool:
 
 
 def batch_property(name: str) -> str | None:
-    """A property of the batch that is planned on the JVM's side of this thread, or a setting of its session."""
+    """A property of the batch that is planned on the JVM's side of this thread.
+
+    What Penstock sends to tasks (:func:`~penstock.spark.internals.queries.send_to_tasks`) is read from the settings
+    of the query's session: Spark makes properties of them only when tasks are sent, and a thread may have inherited
+    those of another query.
+    """
     from pyspark import SparkContext  # noqa: PLC0415 - Spark is imported only where it is used
 
     context = SparkContext._active_spark_context  # noqa: SLF001 - what this package is for
     if context is None:
         return None
-    found = context.getLocalProperty(name)
-    if found is None and name.startswith("spark.penstock."):
+    if name.startswith("spark.penstock."):
         conf = context._jvm.org.apache.spark.sql.internal.SQLConf.get()  # type: ignore[union-attr] # noqa: SLF001 - as above
         found = conf.getConfString(name, None)
+    else:
+        found = context.getLocalProperty(name)
     return None if found is None else str(found)
