@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.control.keep_ratio import KeepController, PlannedLoad
+from penstock.control.keep_choice import PlannedLoad
+from penstock.control.keep_ratio import KeepController
 from penstock.estimate.batch_time import BatchTimeModel
 from penstock.model import BatchSignal, Goal, GuardSignal, QueryName, SourceSignal
 from penstock.settings import SheddingSettings

@@ -6,35 +6,26 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as fn
 
 from live.helpers import actions_of, load_rows, show
 from penstock import Goal
 from penstock.apps.waiting import first_batches
+from penstock.bench.priorities import dear
 from penstock.model import ActionKind, Metric, QueryName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from penstock import Penstock
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(240)]
 
-HASHES, LONG = 10, 100
 SHARE_OF_CAPACITY = 0.65
 """Of what the engine does for one query alone: each fits, both together do not."""
 ROWS_PER_BATCH = 40_000
 RUN_S, MEASURED_S = 110.0, 40.0
-
-
-def dear(rows: DataFrame) -> DataFrame:
-    """The same rows, which cost far more to process than to read: what is dropped must still be read."""
-    digest = fn.col("offset").cast("string")
-    for _ in range(HASHES):
-        digest = fn.sha2(fn.repeat(digest, LONG), 256)
-    return rows.withColumn("digest", digest).where(fn.col("digest") == "none is like this")
 
 
 def capacity_rows_per_s(spark: SparkSession) -> float:

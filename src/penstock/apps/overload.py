@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.apps.capacity import find_capacity
 from penstock.apps.click_fraud import count_patterns, suspects
 from penstock.apps.fraud_truth import summarise_fraud
+from penstock.apps.load_frame import load_frame
 from penstock.apps.measure import batch_records, measure
 from penstock.apps.waiting import first_batches, wait_until
 from penstock.control.target import target_batch_s
@@ -69,11 +70,8 @@ def clicks(
 ) -> DataFrame:
     """The stream of click records along a load profile that starts at a moment."""
     content = click_content(seed)
-    reader = spark.readStream.format("penstock.load").option("content", "clicks").option("seed", str(seed))
-    reader = reader.option("users", str(content.users)).option("fanOut", str(content.fan_out))
-    if limit_rows is not None:
-        reader = reader.option("maxRowsPerBatch", str(limit_rows))
-    return reader.option("profile", profile.to_json()).option("startEpochSeconds", f"{epoch_s:.3f}").load()
+    options = {"content": "clicks", "seed": seed, "users": content.users, "fanOut": content.fan_out}
+    return load_frame(spark, profile, epoch_s=epoch_s, limit_rows=limit_rows, **options)
 
 
 def measure_capacity(

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 import penstock.functions as pf
+from penstock.apps.load_frame import load_frame
 from penstock.spark.operator_worker import as_dictionaries
 
 if TYPE_CHECKING:
@@ -36,11 +37,7 @@ def analyse(row: dict[str, Any]) -> dict[str, Any]:
 
 def rows_of(spark: SparkSession, profile: LoadProfile, *, epoch_s: float, limit_rows: int | None = None) -> DataFrame:
     """Rows along a profile that begins at a moment."""
-    reader = spark.readStream.format("penstock.load").option("profile", profile.to_json())
-    reader = reader.option("startEpochSeconds", f"{epoch_s:.3f}").option("keys", str(KINDS))
-    if limit_rows is not None:
-        reader = reader.option("maxRowsPerBatch", str(limit_rows))
-    return reader.load()
+    return load_frame(spark, profile, epoch_s=epoch_s, limit_rows=limit_rows, keys=KINDS)
 
 
 def plain_job(rows: DataFrame) -> DataFrame:

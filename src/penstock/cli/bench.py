@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.bench_demo import demo
 from penstock.cli.bench_elastic import print_elastic
+from penstock.cli.bench_goals import priorities, short_goal
 from penstock.cli.bench_loops import loops
 from penstock.cli.bench_moves import moves
 from penstock.cli.bench_qod import qod
@@ -32,6 +33,8 @@ app.command()(moves)
 app.command()(qod)
 app.command()(serve)
 app.command()(reshape)
+app.command()(priorities)
+app.command("short-goal")(short_goal)
 
 
 @app.callback()

@@ -28,7 +28,7 @@ _TITLES = {
 def command(
     seconds: Annotated[
         float, typer.Option(min=10, max=3600, help="Seconds of overload in each of the two runs.")
-    ] = 40.0,
+    ] = 35.0,
     load: Annotated[float, typer.Option(min=0.1, max=20, help="Load in multiples of the measured capacity.")] = 3.0,
     goal: Annotated[str, typer.Option(help="Latency goal of the governed run.")] = "5 seconds",
     minimum_accuracy: Annotated[

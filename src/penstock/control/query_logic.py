@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from penstock.control import wording
 from penstock.control.batch_length import MOST_OVERHEAD_PART, keeping_up_s, longest_in_time_s, useful_length_s
 from penstock.control.feasibility import Capacity, Feasibility, FeasibilityState
-from penstock.control.keep_ratio import KeepController, KeepState, PlannedLoad
+from penstock.control.keep_choice import PlannedLoad
+from penstock.control.keep_ratio import KeepController, KeepState
 from penstock.control.limits import SourceLimits, SourceState
 from penstock.control.target import target_batch_s
 from penstock.estimate.batch_time import BatchTimeModel, BatchTimeState, Drift

@@ -18,11 +18,23 @@ if TYPE_CHECKING:
 NOTHING_LATE_S = -1e15
 """A moment before which no row arrived; as an array of numbers has no place for None."""
 
+KEEP_RATIO_AT, LATE_BEFORE_AT = 0, 2
+"""Where in the array for a guard the requested ratio stands, and the moment before which rows are late."""
+
 HISTORY_AT = 5
 """Where in the array for a guard the moments of the history begin."""
 
 LARGEST_WEIGHT_AT = HISTORY_AT + LEVELS
 """Where the largest weight stands that was ever in force."""
+
+RATIO_AT = LARGEST_WEIGHT_AT + 1
+"""Where the probability stands with which a row that is in time, and has no utility of its own, is kept."""
+
+FLOOR_AT = RATIO_AT + 1
+"""Where the least probability stands: late rows, and those of no utility, are kept with it."""
+
+SMALLEST_RATIO = 1e-6
+"""No probability is smaller: weights are one over it, and a sum of them must keep six of a double's fifteen digits."""
 
 LATE_PART = 0.125
 """No row is kept with less than this part of the requested keep ratio, however late or useless it is.
@@ -65,6 +77,8 @@ class Directive:
     True
     >>> directive.least_ratio
     0.1
+    >>> directive.to_array(answered=True)[RATIO_AT:]
+    [0.4, 0.1]
     """
 
     batch_id: int
@@ -148,11 +162,20 @@ class Directive:
         ratio = min(1.0, self.keep_ratio)
         return ratio if self.late_before_s is None else max(self.keep_floor, LATE_PART * ratio)
 
+    @property
+    def floor(self) -> float:
+        """The least probability with which any row of the batch is kept, however late or useless."""
+        if self.everything:
+            return 1.0
+        return max(self.keep_floor, LATE_PART * min(1.0, self.keep_ratio), SMALLEST_RATIO)
+
     def to_array(self, *, answered: bool) -> list[float]:
         """The directive for a guard: ratio, floor, moment before which rows are late, answered, everything.
 
         The moments of the history follow (:data:`HISTORY_AT`); a batch that drops rows counts for every window that is
-        open while it runs, also where whoever made its directive knows of no history.
+        open while it runs, also where whoever made its directive knows of no history. Last come the two probabilities
+        that follow from all that (:data:`RATIO_AT`, :data:`FLOOR_AT`): what is the same for all rows is not left to
+        the plan, whose every expression is optimised and turned into code again in every batch.
 
         Numbers in an array, because Spark writes a plain number into the code that it compiles, and would compile anew
         for every other number.
@@ -160,7 +183,8 @@ class Directive:
         late_before_s = NOTHING_LATE_S if self.late_before_s is None else self.late_before_s
         head = [self.keep_ratio, self.keep_floor, late_before_s, float(answered), float(self.everything)]
         history = self.history.with_ratio(self.least_ratio, UNKNOWN_S)
-        return [*head, *history.moments_s, history.largest_weight(NEVER_S / 2.0)]
+        ratios = [min(1.0, max(self.floor, self.keep_ratio)), self.floor]
+        return [*head, *history.moments_s, history.largest_weight(NEVER_S / 2.0), *ratios]
 
     def as_fallback(self, batch_id: int) -> Directive:
         """The same for a batch that it was not made for: which of its rows would be late is not known."""

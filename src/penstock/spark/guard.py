@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -24,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
 from penstock.errors import InvalidGuardError
-from penstock.model.directive import LATE_PART
+from penstock.model.directive import FLOOR_AT, KEEP_RATIO_AT, LATE_BEFORE_AT, RATIO_AT
 from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, UTILITY_BINS
 from penstock.spark.directive_task import directive_of_batch
@@ -45,7 +44,6 @@ _DRAW_SEED = 20_077
 _OWN = _CHANCE, _DIRECTIVE, _DRAW, _LATE, _RATIO, _UTILITY = tuple(
     f"__penstock_{name}" for name in ("chance", "directive", "draw", "late", "ratio", "utility")
 )
-_SMALLEST_RATIO = 1e-6
 _LARGEST_UTILITY = 1e100
 _UTILITY_BINS = 32
 _DRAW_BLOCKS = 2.0**20
@@ -149,16 +147,6 @@ def _spec(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """The fields of the directive of the batch, as columns (:meth:`~penstock.model.directive.Directive.to_array`)."""
-
-    keep_ratio: Column
-    keep_floor: Column
-    late_before_s: Column
-    everything: Column
-
-
 def decide(
     rows: DataFrame,
     requested: Column,
@@ -173,23 +161,22 @@ def decide(
     ``requested`` is what the running batch asked for (:func:`requested_values`), or what an earlier one was told: the
     same directive always decides the same, unless rows have no identity.
     """
-    array = F.col(_DIRECTIVE)
-    asked = _Asked(array[0], array[1], array[2], array[4] > 0)
+    told = F.col(_DIRECTIVE)
+    floor, ratio = told[FLOOR_AT], told[RATIO_AT]
+    if utility is not None:
+        # No row with less than the floor: one of a weight far above all others leaves no interval that holds the truth.
+        ratio = F.least(F.lit(1.0), F.greatest(floor, told[KEEP_RATIO_AT] * F.col(_UTILITY)))
     late = F.lit(False)
     # Rows of one key must all have the same ratio, or the two sides of a join would not match. And while everything is
-    # kept no row is asked for its arrival.
+    # kept, the floor is one, and no row is asked for its arrival.
     if arrival is not None and key is None:
-        late = ~asked.everything & F.coalesce(arrival_s(arrival) < asked.late_before_s, F.lit(False))
-    ratio = asked.keep_ratio if utility is None else asked.keep_ratio * F.col(_UTILITY)
-    # No row with less than the floor, and late ones with just that. A row of a weight far above all others would leave
-    # no interval that holds the truth.
-    least_part = F.least(asked.keep_ratio, F.lit(1.0)) * LATE_PART
-    floor = F.greatest(asked.keep_floor, least_part, F.lit(_SMALLEST_RATIO))
-    wanted = F.when(F.col(_LATE), floor).otherwise(F.least(F.lit(1.0), F.greatest(floor, ratio)))
-    # While everything is kept nothing is hashed; but a null key must not wait for the first overload to be found.
-    surely = asked.everything if key is None else asked.everything & F.col(key).isNotNull()
+        late = (floor < 1.0) & F.coalesce(arrival_s(arrival) < told[LATE_BEFORE_AT], F.lit(False))
+        ratio = F.when(F.col(_LATE), floor).otherwise(ratio)
+    # What is kept for sure is not hashed; but a null key must not wait for the first overload to be found.
+    surely = F.col(_RATIO) >= 1.0
+    surely = surely if key is None else surely & F.col(key).isNotNull()
     draw = draw_of_row(rows, key, identity)
-    columns = {_LATE: late, _RATIO: F.when(asked.everything, F.lit(1.0)).otherwise(wanted)}
+    columns = {_LATE: late, _RATIO: ratio}
     if utility is not None:
         columns = {_UTILITY: utility_of(rows, utility), _DRAW: draw, **columns}
         draw = F.col(_DRAW)

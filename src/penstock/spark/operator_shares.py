@@ -29,7 +29,7 @@ from penstock.control.shedding import Constraint, Decision, LoadAware, Rows
 from penstock.estimate.compiled import compiled
 from penstock.estimate.hashing import draw_hashes
 from penstock.estimate.sketch import CostSketch
-from penstock.model.directive import LATE_PART
+from penstock.model.directive import LATE_PART, SMALLEST_RATIO
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,6 @@ _QUEUE_PART = 0.01
 _HALVINGS = 40
 _DOUBLINGS = 64
 _ROUNDING = 1e-9
-_SMALLEST_LATE_RATIO = 1e-6
 
 
 def empty_sketch() -> CostSketch:
@@ -126,7 +125,7 @@ def decide(
     count = rows.keys.size
     if late is None or not late.any():
         return _on_time(strategy, rows, sketch, keep_ratio, keep_floor)
-    least = max(keep_floor, LATE_PART * keep_ratio, _SMALLEST_LATE_RATIO)
+    least = max(keep_floor, LATE_PART * keep_ratio, SMALLEST_RATIO)
     keep, probability = rows.uniforms < least, np.full(count, least)
     decision = _on_time(strategy, _chosen(rows, ~late), sketch, keep_ratio, keep_floor)
     keep[~late], probability[~late] = decision.keep, decision.probability

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from penstock.spark.internals.callbacks import OnlyCallbacks, callback_gateway
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.spark.internals.handles import JavaObject
 
 FUNCTION_CLASS = "org.apache.spark.sql.api.java.UDF1"
 EVALUATED_BY = "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
@@ -63,8 +66,13 @@ def batch_property(name: str) -> str | None:
     if context is None:
         return None
     if name.startswith("spark.penstock."):
-        conf = context._jvm.org.apache.spark.sql.internal.SQLConf.get()  # type: ignore[union-attr] # noqa: SLF001 - as above
-        found = conf.getConfString(name, None)
+        found = _settings_class(context._jvm).get().getConfString(name, None)  # noqa: SLF001 - as above
     else:
         found = context.getLocalProperty(name)
     return None if found is None else str(found)
+
+
+@lru_cache(maxsize=1)
+def _settings_class(jvm: JavaObject) -> JavaObject:
+    """Spark's class of settings, found once: Py4J asks the JVM for every part of its name, and a batch waits for it."""
+    return jvm.org.apache.spark.sql.internal.SQLConf

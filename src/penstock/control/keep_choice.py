@@ -1,0 +1,223 @@
+"""How much of its rows a planned batch can keep: the law of the fast tier, without a memory of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.control.batch_length import kept_rows_per_s, late_part, longest_wait_s
+from penstock.model.directive import LATE_PART
+
+if TYPE_CHECKING:
+    from penstock.estimate.batch_time import BatchTimeModel
+
+_SHORTEST_S = 0.001
+"""Spark's reports count in milliseconds: no batch is taken to be shorter, whatever is predicted of one without rows."""
+_WORTH = 1.1
+"""Dropping rows must have a tenth more of them out in time: what is expected of either way scatters by as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLoad:
+    """What is known of a batch when it is planned.
+
+    Parameters
+    ----------
+    batch_id
+        The batch.
+    planned_s
+        When its offsets were taken, in seconds since the epoch.
+    rows
+        Rows that it takes.
+    waiting_rows
+        Those, and the ones that it leaves at the sources.
+    arrival_rows_per_s
+        Rows that arrive each second.
+    waited_s
+        For how long the oldest of the waiting rows has waited.
+    batch_s
+        Length that the batch is to have.
+    tells_arrival
+        Whether rows tell when they arrived, so that late ones can go first.
+    interval_s
+        How often a batch begins; 0 is batch after batch.
+    """
+
+    batch_id: int
+    planned_s: float
+    rows: float
+    waiting_rows: float
+    arrival_rows_per_s: float
+    waited_s: float
+    batch_s: float
+    tells_arrival: bool
+    interval_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeepChoice:
+    """A ratio of the rows that can be in time, and the age from which they cannot (None: none counts as late)."""
+
+    ratio: float
+    late_after_s: float | None
+    late_rows: float
+    predicted_s: float
+    in_time_rows_per_s: float = 0.0
+    is_in_time: bool = False
+    is_doubtful: bool = False
+
+
+def choose_keep_ratio(
+    model: BatchTimeModel,
+    load: PlannedLoad,
+    *,
+    latency_s: float,
+    keep_floor: float,
+    late_ratio: float,
+    may_doubt: bool = True,
+) -> KeepChoice:
+    r"""The largest part of its rows with which a planned batch, and those after it, are out within the goal.
+
+    A batch of :math:`n` rows that keeps :math:`k` of them takes :math:`d(n, k)`, give or take a part :math:`\sigma` of
+    that. Rows arrive at a rate :math:`r`, :math:`W` of them wait, and no more than a part :math:`q` of the kept ones
+    may be late (:func:`~penstock.control.batch_length.late_part`).
+
+    - *Everything stays* where both the rows of this batch, which have waited for up to :math:`W / r`, and those that
+      arrive while it runs are in time. And it stays where batches that keep everything, :math:`d = o / (1 - \rho)`,
+      have as many rows out in time each second as batches of the wanted length :math:`T`, which drop some: dropping
+      rows must never cost more than it saves.
+    - *Otherwise* the batch is cut to :math:`T`. Rows that had to wait for too long to be in time even so go first (no
+      more of them is kept than the floor), and of the others the ratio with which it takes :math:`T`.
+    - *Where a batch of this size is less known than batches scatter*, because it is far larger than those before or
+      executors have just come, the model's own error is added to what it predicts, in every other batch at the most
+      (``may_doubt``). What is dropped in one batch is little, what would be late for its sake is all that arrives
+      meanwhile; but batches that are always cut never tell what whole ones would take.
+
+    Examples
+    --------
+    Twenty thousand rows a second of which ten thousand fit, a batch of two seconds' arrivals:
+
+    >>> from penstock.estimate.batch_time import BatchTimeModel
+    >>> model = BatchTimeModel()
+    >>> for read, kept in ((1_000, 1_000), (10_000, 10_000), (30_000, 3_000), (10_000, 1_000)) * 9:
+    ...     model.update(read, kept, 0.2 + read * 10e-6 + kept * 90e-6)
+    >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 20_000.0, 2.0, batch_s=2.0, tells_arrival=True)
+    >>> choice = choose_keep_ratio(model, load, latency_s=5.0, keep_floor=0.05, late_ratio=0.02)
+    >>> round(choice.ratio, 2), round(choice.late_after_s, 1), choice.late_rows
+    (0.35, 3.1, 0.0)
+
+    Half of that fits, and stays whole though it is a little longer:
+
+    >>> calm = PlannedLoad(8, 102.0, 21_000.0, 21_000.0, 9_000.0, 2.3, batch_s=2.0, tells_arrival=True)
+    >>> choose_keep_ratio(model, calm, latency_s=5.0, keep_floor=0.05, late_ratio=0.02).ratio
+    1.0
+    """
+    whole = _whole(model, load, latency_s, late_ratio)
+    doubt_s = model.uncertainty_s(load.rows, load.rows)
+    if load.rows <= 0 or whole.predicted_s + doubt_s <= load.batch_s or whole.is_in_time:
+        return whole
+    if may_doubt and doubt_s > model.relative_noise * whole.predicted_s:
+        return _cut(model, load, latency_s, keep_floor, late_ratio, doubt=1.0)
+    cut = _cut(model, load, latency_s, keep_floor, late_ratio)
+    gains = _at_best(model, load, cut) > _WORTH * whole.in_time_rows_per_s
+    return cut if gains or not _keeps_up_whole(model, load, latency_s) else whole
+
+
+def _at_best(model: BatchTimeModel, load: PlannedLoad, cut: KeepChoice) -> float:
+    """Rows of a cut batch that are out in time each second if more of its time is overhead than is believed.
+
+    Dropping rows saves less time then. Both ways are held against each other by the reading under which more gets done:
+    rows that are cut for costs which are overhead in truth make batches smaller, and costs seem the higher for it.
+    """
+    overhead_s, row_s = model.towards_overhead(load.rows)
+    kept_rows = (cut.predicted_s - model.overhead_s - model.read_cost_s * load.rows) / model.work_cost_s
+    read_s = min(model.read_cost_s, row_s)
+    batch_s = overhead_s + read_s * load.rows + (row_s - read_s) * max(0.0, kept_rows)
+    shortest_s = max(load.interval_s, _SHORTEST_S)
+    return cut.in_time_rows_per_s * max(cut.predicted_s, shortest_s) / max(batch_s, shortest_s)
+
+
+def _whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float, late_ratio: float) -> KeepChoice:
+    """Everything stays."""
+    rate, rows = load.arrival_rows_per_s, load.rows
+    batch_s, noise = model.predict_s(rows, rows), model.relative_noise
+    surely_s = batch_s + model.uncertainty_s(rows, rows)
+    late = late_part(load.waited_s, surely_s, latency_s, noise)
+    next_rows = rate * max(surely_s, load.interval_s)
+    next_s = min(load.batch_s, model.predict_s(next_rows, next_rows))
+    next_late = late_part(max(surely_s, load.interval_s), next_s, latency_s, noise)
+    is_in_time = late <= late_ratio and next_late <= late_ratio
+    in_time = rows * (1.0 - late) / max(batch_s, load.interval_s, _SHORTEST_S)
+    return KeepChoice(1.0, None, 0.0, batch_s, in_time_rows_per_s=in_time, is_in_time=is_in_time)
+
+
+def _cut(
+    model: BatchTimeModel,
+    load: PlannedLoad,
+    latency_s: float,
+    keep_floor: float,
+    late_ratio: float,
+    *,
+    doubt: float = 0.0,
+) -> KeepChoice:
+    """The batch takes the wanted length: rows that would be late even so go first, then others at random.
+
+    ``doubt`` is how many errors of the model are added to what it predicts.
+    """
+    rows, batch_s = load.rows, load.batch_s
+    noise = model.relative_noise
+    late_after_s = longest_wait_s(batch_s, latency_s, noise, late_ratio=late_ratio)
+    late_rows = 0.0
+    late_go_first = load.tells_arrival and late_after_s > 0
+    if late_go_first:
+        on_time = late_after_s / load.waited_s if load.waited_s > late_after_s else 1.0
+        late_rows = min(rows, (1.0 - on_time) * load.waiting_rows)
+    on_time_rows = rows - late_rows
+    doubt_s = doubt * model.uncertainty_s(rows, _fitting_rows(model, batch_s, rows))
+    ratio = _ratio_beside_late(model, batch_s - doubt_s, on_time_rows, late_rows, keep_floor)
+    predicted_s = model.predict_s(rows, ratio * on_time_rows + max(keep_floor, LATE_PART * ratio) * late_rows)
+    in_time = ratio * on_time_rows / max(predicted_s, load.interval_s, _SHORTEST_S)
+    return KeepChoice(
+        ratio,
+        late_after_s if late_go_first else None,
+        late_rows,
+        predicted_s,
+        in_time_rows_per_s=in_time,
+        is_doubtful=doubt > 0.0,
+    )
+
+
+def _fitting_rows(model: BatchTimeModel, batch_s: float, rows: float) -> float:
+    """Rows of a batch that can be kept if it is to take so long."""
+    return rows * min(1.0, model.keep_ratio_within(batch_s, rows))
+
+
+def _ratio_beside_late(
+    model: BatchTimeModel, batch_s: float, on_time_rows: float, late_rows: float, keep_floor: float
+) -> float:
+    """The ratio of the others, where late rows are kept with the floor or with a part of that ratio."""
+    left_rows = max(0.0, batch_s - model.predict_s(on_time_rows + late_rows, 0.0)) / model.work_cost_s
+    # Also where all rows are late: an eighth of everything may be as much as arrives meanwhile, and all that comes
+    # after them would be late for ever.
+    ratio = left_rows / (on_time_rows + LATE_PART * late_rows)
+    if LATE_PART * ratio < keep_floor and on_time_rows > 0:
+        ratio = (left_rows - keep_floor * late_rows) / on_time_rows
+    return min(1.0, max(keep_floor, ratio))
+
+
+def _keeps_up_whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float) -> bool:
+    """Whether batches that keep everything have at least as many rows out in time each second, in the long run.
+
+    By the reading under which more gets done (:func:`_at_best`).
+    """
+    rate, length_s = load.arrival_rows_per_s, load.batch_s
+    overhead_s, row_s = model.towards_overhead(load.rows)
+    all_load = rate * row_s
+    if rate <= 0 or all_load >= 1.0:
+        return False
+    whole_s = overhead_s / (1.0 - all_load)
+    noise = model.relative_noise
+    whole_in_time = rate * (1.0 - late_part(max(whole_s, load.interval_s), whole_s, latency_s, noise))
+    cut_in_time = kept_rows_per_s(model, length_s, rate)
+    cut_in_time *= 1.0 - late_part(max(length_s, load.interval_s), length_s, latency_s, noise)
+    return _WORTH * whole_in_time >= cut_in_time
