@@ -38,6 +38,8 @@ MINIMUM_ACCURACY = 0.05
 CALM_S, CALM_LOAD = 25.0, 0.3
 _GROUPS = 50
 _FIRST_ROWS, _CAPACITY_BATCHES = 50_000, 12
+_BATCHES_TO_WARM = 60
+"""A thin query is nothing but compiled code: before Java has compiled it in full it does a third of what it can."""
 _BATCH_PART = 0.5
 """A row that comes right after a batch is planned waits for two batches: each may take half of the goal."""
 _SPARE_S = 60.0
@@ -112,8 +114,11 @@ def _capacity_rows_per_s(spark: SparkSession, target_s: float) -> float:
         rows = load_frame(spark, profile, epoch_s=time.time(), limit_rows=limit_rows)
         return first_batches(_start(rows, "capacity"), count)
 
-    found = find_capacity(run_batches, target_s=target_s, first_rows=_FIRST_ROWS, measured_batches=_CAPACITY_BATCHES)
-    return found.rows_per_s
+    found = find_capacity(run_batches, target_s=target_s, first_rows=_FIRST_ROWS)
+    run_batches(found.limit_rows, _BATCHES_TO_WARM)
+    return find_capacity(
+        run_batches, target_s=target_s, first_rows=found.limit_rows, measured_batches=_CAPACITY_BATCHES
+    ).rows_per_s
 
 
 def _start(rows: DataFrame, name: str) -> StreamingQuery:
