@@ -24,8 +24,15 @@ from penstock.errors import InvalidGuardError
 from penstock.model.directive import Directive
 from penstock.spark import internals
 from penstock.spark.collector import guard_signal, observed_metrics, parse_timestamp_s
-from penstock.spark.directives import LOOPBACK, Answer, DirectiveServer, Question, directive_properties
-from penstock.spark.guard import guard_rows
+from penstock.spark.directives import (
+    FALLBACK_PROPERTY,
+    LOOPBACK,
+    Answer,
+    DirectiveServer,
+    Question,
+    directive_properties,
+)
+from penstock.spark.guard import dropped_rows, guard_rows
 from penstock.spark.identity import row_identity
 
 if TYPE_CHECKING:
@@ -160,6 +167,25 @@ def test_a_guard_stands_before_every_shape_of_query(shape: str, stopping: SparkS
     reports = reports_of(query, from_batch)
     assert {report.keep_ratio for report in reports} == {0.5}
     assert all(0.42 < report.kept_rows / report.offered_rows < 0.58 for report in reports)
+
+
+def test_a_dropped_row_is_not_put_through_the_filters_that_follow(stopping: SparkSession) -> None:
+    """Spark joins a guard's filter with the query's own: what was dropped must not be paid for there."""
+    told, rows = Directive(0, keep_ratio=0.3), 500
+    offsets = stopping.range(rows).withColumnRenamed("id", "offset")
+    gone = dropped_rows(offsets, told, key=None, arrival=None, utility=None, identity=("offset",)).collect()
+    assert 200 < len(gone) < 450
+    dropped = fn.col("offset").isin([row.offset for row in gone])
+    looked_at = fn.when(dropped, fn.raise_error(fn.lit("a dropped row was looked at"))).otherwise(fn.lit(True))
+    stopping.conf.set(FALLBACK_PROPERTY, told.to_json())
+    try:
+        source = load_rows(stopping, f"constant:rate=0,backlog={rows}")
+        query = guard_rows(source).where(looked_at).writeStream.format("noop").start()
+        wait_for_batch(query, 0)
+    finally:
+        stopping.conf.unset(FALLBACK_PROPERTY)
+    (report,) = reports_of(query)
+    assert report.kept_rows == rows - len(gone)
 
 
 def test_a_batch_frame_gets_weights_of_one(spark: SparkSession) -> None:
