@@ -108,8 +108,8 @@ def guard_rows(
     # Spark counts outside of its compiled loop, and nothing is moved past the counts: so what is decided below them is
     # decided once, and both the counts and the filter above them read it.
     observed = decided.observe(name, *_observations(arrival, utility))
-    # Not "is not null": Spark joins this condition with the filters that follow, and asks for nulls last of all, so that
-    # a dropped row would first be put through whatever the query's own filter computes.
+    # Not "is not null": Spark joins this condition with the filters that follow, and asks for nulls last of all, so
+    # that a dropped row would first be put through whatever the query's own filter computes.
     return observed.where(F.col(WEIGHT) > 0.0).drop(*_OWN)
 
 
