@@ -332,6 +332,7 @@ class ApplicationLogic:
             core_s=core_s,
             can_shed=logic.has_guard,
             lag_rows=signal.lag_rows,
+            duration_s=signal.duration_s,
         )
         logic.set_keep_bounds(self._bounds.get(signal.query) or self._engine.bounds(signal.query, signal.finished_s))
         return self._engine.contention_correction(signal.query, signal.finished_s)

@@ -22,7 +22,9 @@ _LEAST_LEFT = 0.1
 _BATCHES_TO_KNOW = 5
 # By how much more or fewer cores are divided after a batch, and how many at most, in multiples of what there is.
 _MORE_CORES, _FEWER_CORES = 1.04, 0.92
-_LARGEST_SCALE = 4.0
+_SMALLEST_SCALE, _LARGEST_SCALE = 0.5, 4.0
+"""Tasks of queries that share cores take :math:`1 / (1 - u)` of their own time at a utilisation :math:`u` (processor
+sharing): with half of the cores left free twice of it, and a query for which that is too long is late by itself."""
 _ALL_BUSY = 0.85
 
 
@@ -37,7 +39,13 @@ class QueryLoad:
     arrivals_rows_per_s: float = 0.0
     busy_cores: float | None = None
     is_behind: bool = False
+    duration_s: float = 0.0
     core_time: BatchTimeState | None = None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its batches of late took longer than its goal allows."""
+        return self.duration_s > self.batch_s
 
     def demand(self, name: QueryName) -> EngineDemand:
         """Cores that it keeps busy whatever it drops, and those that all rows which arrive would take beside that.
@@ -75,7 +83,8 @@ class EngineCoordinator:
 
     Costs that were learned while code was cold, or while tasks got in each other's way, are too high, and at a small
     share nothing shows it. So while somebody must give way although cores are idle, more cores are divided than there
-    are; fewer again as soon as somebody is behind for whom others should give way.
+    are; fewer again, and fewer than there are, as long as somebody is behind for whom others should give way: where all
+    cores are busy every batch waits for others' tasks.
 
     A query without a report for a minute asks for nothing: it has ended or has nothing to do.
 
@@ -122,10 +131,12 @@ class EngineCoordinator:
         core_s: float | None,
         can_shed: bool = True,
         lag_rows: float | None = None,
+        duration_s: float = 0.0,
     ) -> None:
         """Take in what a batch told of a query's load and of what its rows cost.
 
-        ``batch_s`` is the batch length that its goal allows. A query is behind when more waits than arrives meanwhile.
+        ``batch_s`` is the batch length that its goal allows, ``duration_s`` what it took. A query is behind when it
+        left more waiting than arrives meanwhile, and late when its batches take longer.
         """
         floor = goal.minimum_accuracy if can_shed else 1.0
         known = self._queries.get(query) or QueryLoad(goal.priority, floor, now_s)
@@ -141,6 +152,7 @@ class EngineCoordinator:
             batch_s=batch_s,
             busy_cores=_busy_cores(known, now_s, core_s),
             is_behind=(lag_rows or 0.0) > arrivals_rows_per_s * batch_s,
+            duration_s=known.duration_s + _BUSY_WEIGHT * (duration_s - known.duration_s),
             core_time=model.snapshot() if model.batches else None,
         )
         self._rescale(self._active(now_s))
@@ -197,7 +209,7 @@ class EngineCoordinator:
         seen = sum(load.busy_cores or 0.0 for load in others.values())
         fair = sum(demand.overhead + shares[demand.name] * demand.work for demand in _demands(others))
         # More cores are divided than there are where demands were reckoned too high, and by so much they were.
-        return min(1.0, self._left(seen) / self._left(fair / self._scale))
+        return min(1.0, self._left(seen) / self._left(fair / max(1.0, self._scale)))
 
     def _rescale(self, active: Mapping[QueryName, QueryLoad]) -> None:
         if not _is_contended(active):
@@ -207,14 +219,23 @@ class EngineCoordinator:
         # One whose cores are not known yet may take all of them.
         busy = sum(self.cores if load.busy_cores is None else load.busy_cores for load in active.values())
         step = 1.0
-        if any(load.is_behind for load in served):
+        # A batch that is too long while half of the cores are idle does not wait for others' tasks.
+        waits = busy >= _SMALLEST_SCALE * self.cores and any(load.is_late for load in served)
+        if waits or any(load.is_behind for load in served):
             step = _FEWER_CORES
         elif busy < _ALL_BUSY * self.cores and min(self._shares(active).values()) < 1.0:
             step = _MORE_CORES
-        self._scale = min(max(self._scale * step, 1.0), _LARGEST_SCALE)
+        self._scale = min(max(self._scale * step, _SMALLEST_SCALE), _LARGEST_SCALE)
 
     def _shares(self, active: Mapping[QueryName, QueryLoad]) -> Mapping[QueryName, float]:
-        return engine_keep_ratios(_demands(active), self._scale * self.cores)
+        """What each may keep: the lowest of all cores that are divided, others of no fewer than there are."""
+        demands, lowest = _demands(active), min(load.priority for load in active.values())
+        shares = engine_keep_ratios(demands, max(1.0, self._scale) * self.cores)
+        if self._scale >= 1.0:
+            return shares
+        # Cores are left free for the sake of those that are late, so the others alone leave them.
+        fewer = engine_keep_ratios(demands, self._scale * self.cores)
+        return {name: fewer[name] if load.priority == lowest else shares[name] for name, load in active.items()}
 
     def _left(self, taken_cores: float) -> float:
         """Cores that others leave; a tenth at the least, since what is measured may exceed what there is."""
