@@ -95,6 +95,11 @@ class SheddingSettings:
         2.0, "Batches within which a backlog is to be gone; it counts as demand spread over these.",
         unit="batches", low=0.5, high=1000,
     )  # fmt: skip
+    bridge_late_ratio: float = _option(
+        0.0005, "Part of the kept rows that may be late while executors can come: that is soon over, and accuracy pays "
+        "for it.",
+        unit="ratio", low=0, high=0.5,
+    )  # fmt: skip
     smallest_keep: float = _option(
         0.001, "A keep ratio is never below this: a weight is one over it, and must stay a number.",
         unit="ratio", low=1e-6, high=1,

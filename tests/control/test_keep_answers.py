@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from penstock.control.keep_choice import PlannedLoad
+from penstock.control.keep_choice import PlannedLoad, choose_keep_ratio
 from penstock.control.keep_ratio import KeepController
 from penstock.estimate.batch_time import BatchTimeModel
 from penstock.model import BatchSignal, Goal, GuardSignal, QueryName, SourceSignal
@@ -101,3 +103,22 @@ def test_where_all_is_late_though_nothing_waits_late_rows_do_not_go_first() -> N
     answer = keep.answer(load(3, 3.5), 3, cost, late_ratio=0.015, is_rerun=False)
     assert answer.late_before_s is not None
     assert answer.late_before_s < 106.0 - 60.0
+
+
+def test_until_executors_come_a_batch_leaves_what_the_floor_can_make_good() -> None:
+    """Where not even half of what arrives can be done, a batch that is in time itself is cut to its floor at once."""
+    rate = 20_000.0
+    load = PlannedLoad(1, 100.0, rate, rate, rate, 1.0, batch_s=2.4, tells_arrival=True, relief_s=8.0)
+    numbers = {"latency_s": 5.0, "keep_floor": 0.5, "late_ratio": 0.015}
+    assert choose_keep_ratio(model(), replace(load, relief_s=0.0), **numbers).ratio == 1.0
+    assert choose_keep_ratio(model(), load, **numbers).ratio == 0.5
+    some = choose_keep_ratio(model(), replace(load, relief_s=3.0), **numbers).ratio
+    assert 0.5 < some <= 1.0
+
+
+def test_rows_that_have_waited_for_long_shorten_their_batch() -> None:
+    """A batch no longer than is wanted is cut where its rows waited for so long that they would be late with it."""
+    calm = PlannedLoad(1, 100.0, 20_000.0, 20_000.0, 6_000.0, 3.3, batch_s=2.4, tells_arrival=True, relief_s=8.0)
+    choice = choose_keep_ratio(model(), calm, latency_s=5.0, keep_floor=0.5, late_ratio=0.015)
+    assert choice.ratio < 1.0
+    assert choice.predicted_s + 3.3 <= 5.0 * 1.02

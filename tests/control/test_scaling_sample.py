@@ -13,7 +13,7 @@ from executor_fakes import LOAD, Numbers, Rig, started
 from penstock.control.scaling import ONLINE_POLICIES, ScalerSetup, make_scaler
 from penstock.control.scaling_sample import Sample
 from penstock.control.scaling_tier import ScalingTier
-from penstock.control.workload import Workload
+from penstock.control.workload import Arrived, Workload
 from penstock.model import EngineView, Executor, ExecutorBounds, ExecutorsDeclaration
 from penstock.model.decision import Executors, Infeasible
 from penstock.model.scaling import ScalingSignal
@@ -146,3 +146,23 @@ def test_a_wish_above_the_bounds_is_told_once() -> None:
     assert refusal.reason.startswith("9 exceeds max_executors = 3")
     assert (rig.tier.target, len(rig.cluster.executors)) == (3, 3)
     assert rig.of(Executors)[-1].cause == "static"
+
+
+def test_demand_is_what_arrived_and_not_the_mean_of_rates() -> None:
+    """A rate that is known for longer because its batch ran longer does not count for more, with two queries too."""
+
+    def load(rate: float, *arrived: Arrived) -> Workload:
+        return Workload(rate, 0.0, 1.0, 400.0, 0.5, 600.0, arrived=arrived)
+
+    def demand(*seen: Workload) -> float | None:
+        sample = Sample().with_(load(500.0, Arrived(0.0, 10.0), Arrived(900.0, 9.0)), 10.0, goal_s=30.0).following()
+        for place, workload in enumerate(seen):
+            sample = sample.with_(workload, 15.0 + 5.0 * place, goal_s=30.0)
+        return sample.signal(executors=1, requested=1, goal_s=30.0, trigger_s=5.0).demand_rows_per_s
+
+    long_batch = load(900.0, Arrived(1_000.0, 12.0), Arrived(1_400.0, 14.0))
+    assert demand(long_batch, long_batch, load(300.0, Arrived(4_000.0, 20.0), Arrived(1_900.0, 19.0))) == 500.0
+    # A query that had no batch meanwhile, or that began anew, tells nothing of what arrived: rates do.
+    assert demand(load(300.0, Arrived(4_000.0, 20.0), Arrived(900.0, 9.0))) == 300.0
+    assert demand(load(300.0, Arrived(4_000.0, 20.0), Arrived(100.0, 19.0))) == 300.0
+    assert demand(load(300.0, Arrived(4_000.0, 20.0))) == 300.0

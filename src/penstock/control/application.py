@@ -267,7 +267,11 @@ class ApplicationLogic:
         if found is None:
             return []
         answer = found.logic.on_planned(
-            event.batch_id, event.planned, is_rerun=event.is_rerun, is_estimate=event.is_estimate
+            event.batch_id,
+            event.planned,
+            is_rerun=event.is_rerun,
+            is_estimate=event.is_estimate,
+            relief_s=0.0 if self._scaling is None else self._scaling.relief_s(self._now_s),
         )
         if answer is None:
             return []
@@ -410,7 +414,12 @@ class ApplicationLogic:
 
     def _sum_workloads(self, idle: frozenset[QueryName]) -> Workload:
         return sum_of(
-            query.workload.at(self._now_s, arrival_rows_per_s=query.logic.arrival_rows_per_s, idle=name in idle)
+            query.workload.at(
+                self._now_s,
+                arrival_rows_per_s=query.logic.arrival_rows_per_s,
+                arrived=query.logic.arrived,
+                idle=name in idle,
+            )
             for name, query in self._queries.items()
         )
 

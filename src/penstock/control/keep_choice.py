@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.control.batch_length import kept_rows_per_s, late_part, longest_wait_s
+from penstock.control.lookahead import longest_for_waiting_s, longest_saved_s
 from penstock.model.directive import LATE_PART
+from penstock.model.evolve import evolve
 
 if TYPE_CHECKING:
     from penstock.estimate.batch_time import BatchTimeModel
@@ -41,6 +43,8 @@ class PlannedLoad:
         Whether rows tell when they arrived, so that late ones can go first.
     interval_s
         How often a batch begins; 0 is batch after batch.
+    relief_s
+        How long executors take to come; 0 where none will, and what the last ones found waiting is worked off.
     """
 
     batch_id: int
@@ -52,6 +56,7 @@ class PlannedLoad:
     batch_s: float
     tells_arrival: bool
     interval_s: float = 0.0
+    relief_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,10 @@ def choose_keep_ratio(
       rows must never cost more than it saves.
     - *Otherwise* the batch is cut to :math:`T`. Rows that had to wait for too long to be in time even so go first (no
       more of them is kept than the floor), and of the others the ratio with which it takes :math:`T`.
+    - *Until executors come* (``relief_s``) the batch is no longer than the floor can make good for in those after it
+      (:func:`~penstock.control.lookahead.longest_saved_s`): where not even the floor can be done of what arrives, a
+      batch that keeps everything is in time itself and makes all that follow late. And it is no longer than what the
+      goal leaves to rows that have waited for longer than :math:`T` allows.
     - *Where a batch of this size is less known than batches scatter*, because it is far larger than those before or
       executors have just come, the model's own error is added to what it predicts, in every other batch at the most
       (``may_doubt``). What is dropped in one batch is little, what would be late for its sake is all that arrives
@@ -113,14 +122,35 @@ def choose_keep_ratio(
     1.0
     """
     whole = _whole(model, load, latency_s, late_ratio)
+    saved_s = longest_saved_s(model, load, latency_s=latency_s, keep_floor=keep_floor, late_ratio=late_ratio)
+    if load.rows <= 0 or (whole.is_in_time and whole.predicted_s <= saved_s):
+        return whole
     doubt_s = model.uncertainty_s(load.rows, load.rows)
-    if load.rows <= 0 or whole.predicted_s + doubt_s <= load.batch_s or whole.is_in_time:
+    wanted = evolve(load, batch_s=min(saved_s, _length_s(model, load, latency_s, keep_floor, late_ratio)))
+    if whole.predicted_s + doubt_s <= wanted.batch_s:
         return whole
     if may_doubt and doubt_s > model.relative_noise * whole.predicted_s:
-        return _cut(model, load, latency_s, keep_floor, late_ratio, doubt=1.0)
-    cut = _cut(model, load, latency_s, keep_floor, late_ratio)
+        return _cut(model, wanted, latency_s, keep_floor, late_ratio, doubt=1.0)
+    cut = _cut(model, wanted, latency_s, keep_floor, late_ratio)
     gains = _at_best(model, load, cut) > _WORTH * whole.in_time_rows_per_s
-    return cut if gains or not _keeps_up_whole(model, load, latency_s) else whole
+    if gains or whole.predicted_s > saved_s or not _keeps_up_whole(model, load, latency_s):
+        return cut
+    return whole
+
+
+def _length_s(
+    model: BatchTimeModel, load: PlannedLoad, latency_s: float, keep_floor: float, late_ratio: float
+) -> float:
+    """The wanted length; until executors come, less where rows have waited for so long that they would be late with it.
+
+    But not less than the floor makes possible. In an overload that lasts, shorter batches would only be more overhead.
+    """
+    if load.relief_s <= 0.0:
+        return load.batch_s
+    in_time_s = longest_for_waiting_s(
+        load.waited_s, load.batch_s, latency_s, model.relative_noise, late_ratio=late_ratio
+    )
+    return min(load.batch_s, max(in_time_s, model.predict_s(load.rows, keep_floor * load.rows)))
 
 
 def _at_best(model: BatchTimeModel, load: PlannedLoad, cut: KeepChoice) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.control import wording
 from penstock.control.sharing import share_rows
+from penstock.control.workload import Arrived
 from penstock.estimate.arrival import ArrivalRate, ArrivalState
 from penstock.model import LimitUnit
 from penstock.model.decision import Decision, ReadLimit, Unmanaged
@@ -77,6 +78,14 @@ class SourceLimits:
         """Arrivals between the last two batches over all sources, None as soon as one of them is unknown."""
         rates = [source.arrival.recent_rows_per_s for source in self._states]
         return None if any(rate is None for rate in rates) else sum(rate for rate in rates if rate is not None)
+
+    @property
+    def arrived(self) -> Arrived | None:
+        """Rows that have arrived and until when, None as soon as one source does not tell."""
+        moments = [source.arrival.planned_s for source in self._states if source.arrival.planned_s is not None]
+        if self.arrival_rows_per_s is None or not moments:
+            return None
+        return Arrived(sum(source.arrival.arrived_rows for source in self._states), min(moments))
 
     def snapshot(self) -> tuple[SourceState, ...]:
         """Everything that the next limit depends on."""

@@ -19,6 +19,7 @@ from penstock.model.evolve import evolve
 if TYPE_CHECKING:
     from penstock.control.events import WarmStart
     from penstock.control.priority import KeepBounds
+    from penstock.control.workload import Arrived
     from penstock.model import BatchSignal, Goal, PlannedBatch, QuerySpec
     from penstock.model.decision import KeepRatio
     from penstock.settings import AdmissionSettings, SheddingSettings
@@ -194,6 +195,11 @@ class QueryLogic:
         """Arrivals over all sources, None as soon as one of them is unknown."""
         return self._limits.arrival_rows_per_s
 
+    @property
+    def arrived(self) -> Arrived | None:
+        """Rows that have arrived at all sources, and until when."""
+        return self._limits.arrived
+
     def set_goal(self, goal: Goal) -> None:
         """Decide by another goal from now on; what was learned stays."""
         self._take_goal(goal, self.snapshot())
@@ -232,17 +238,32 @@ class QueryLogic:
         return self._limits.first(self._first_rows, self._settings.first_batch_bytes, is_warm=is_warm)
 
     def on_planned(
-        self, batch_id: int, planned: PlannedBatch | None, *, is_rerun: bool = False, is_estimate: bool = False
+        self,
+        batch_id: int,
+        planned: PlannedBatch | None,
+        *,
+        is_rerun: bool = False,
+        is_estimate: bool = False,
+        relief_s: float = 0.0,
     ) -> KeepRatio | None:
-        """Answer a batch that asks what to keep; None for a query without a guard."""
+        """Answer a batch that asks what to keep; None for a query without a guard.
+
+        ``relief_s`` is how long executors take to come; 0 where none will.
+        """
         if self._keep is None:
             return None
         if planned is not None and not is_rerun and not is_estimate:
             self._limits.learn_planned(planned)
             self._update(last_lag_rows=planned.lag_rows, last_planned_s=planned.planned_s)
-        load = None if self._target_s is None else self._planned_load(batch_id, planned)
-        late_ratio = self._settings.late_ratio
+        load = None if self._target_s is None else self._planned_load(batch_id, planned, relief_s)
+        late_ratio = self._late_ratio(relief_s)
         return self._keep.answer(load, batch_id, self._batch_time, late_ratio=late_ratio, is_rerun=is_rerun)
+
+    def _late_ratio(self, relief_s: float) -> float:
+        """Part of the rows that may be late: in an overload that lasts, or until executors come."""
+        if self._shedding is not None and relief_s > 0.0:
+            return self._shedding.bridge_late_ratio
+        return self._settings.late_ratio
 
     def on_batch(
         self, signal: BatchSignal, *, contention: float = 1.0, cap_rows: float | None = None
@@ -316,7 +337,7 @@ class QueryLogic:
 
     # What a planned batch is
 
-    def _planned_load(self, batch_id: int, planned: PlannedBatch | None) -> PlannedLoad | None:
+    def _planned_load(self, batch_id: int, planned: PlannedBatch | None, relief_s: float) -> PlannedLoad | None:
         rate = self.arrival_rows_per_s
         if planned is None or planned.lag_rows is None or rate is None:
             return None
@@ -328,9 +349,10 @@ class QueryLogic:
             waiting_rows=planned.rows + planned.lag_rows,
             arrival_rows_per_s=rate,
             waited_s=self._waited_s(planned.rows + planned.lag_rows, rate),
-            batch_s=self._wanted_length_s(),
+            batch_s=self._wanted_length_s(relief_s),
             tells_arrival=self._state.tells_arrival,
             interval_s=self._query.trigger_interval_s,
+            relief_s=relief_s,
         )
 
     def _waited_s(self, waiting_rows: float, rate: float) -> float:
@@ -340,7 +362,7 @@ class QueryLogic:
 
     # What fits
 
-    def _in_time_s(self) -> float:
+    def _in_time_s(self, relief_s: float) -> float:
         """The longest batch whose rows are in time, as much as batches scatter."""
         assert self._target_s is not None
         assert self.goal.latency_s is not None
@@ -351,11 +373,11 @@ class QueryLogic:
             self.goal.latency_s,
             self._query.trigger_interval_s,
             model.relative_noise,
-            late_ratio=self._settings.late_ratio,
+            late_ratio=self._late_ratio(relief_s),
         )
         return min(self._target_s, longest_s)
 
-    def _wanted_length_s(self) -> float:
+    def _wanted_length_s(self, relief_s: float = 0.0) -> float:
         """Length of the batches to come: in time, unless too little of it would be left for rows."""
         assert self.goal.latency_s is not None
         model, rate = self._batch_time, self.arrival_rows_per_s or 0.0
@@ -373,7 +395,7 @@ class QueryLogic:
                 self._query.trigger_interval_s,
                 overhead_part=self._settings.overhead_part,
             )
-        return max(self._in_time_s(), filled_s, needed_s)
+        return max(self._in_time_s(relief_s), filled_s, needed_s)
 
     def _overhead_word(self, signal: BatchSignal, fits_rows: float) -> list[Decision]:
         """Say once that an overhead leaves no room within the goal."""

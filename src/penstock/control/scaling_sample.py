@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.model.scaling import ScalingSignal
 
 if TYPE_CHECKING:
-    from penstock.control.workload import Workload
+    from penstock.control.workload import Arrived, Workload
 
 _SHED_RATIO = 0.01
 
@@ -31,6 +31,8 @@ class Sample:
         tells a policy nothing new. Zero as soon as nothing is shed.
     is_shedding
         Whether anything was shed within the sample.
+    before
+        What had arrived when it began.
     """
 
     began_s: float | None = None
@@ -38,6 +40,7 @@ class Sample:
     last_s: float | None = None
     shed_rows: float = 0.0
     is_shedding: bool = False
+    before: tuple[Arrived, ...] = ()
 
     def with_(self, workload: Workload, now_s: float, *, goal_s: float) -> Sample:
         """The sample with one observation more.
@@ -63,11 +66,13 @@ class Sample:
             now_s,
             shed_rows,
             self.is_shedding or is_shedding,
+            self.before,
         )
 
     def following(self) -> Sample:
         """The next sample, which begins where this one ends."""
-        return Sample(began_s=self.last_s, last_s=self.last_s, shed_rows=self.shed_rows)
+        before = self.seen[-1].arrived if self.seen else ()
+        return Sample(began_s=self.last_s, last_s=self.last_s, shed_rows=self.shed_rows, before=before)
 
     def signal(
         self,
@@ -88,7 +93,7 @@ class Sample:
         >>> sample.signal(executors=1, requested=1, goal_s=30.0, trigger_s=None).backlog_ratio
         0.05
         """
-        demand = _mean([each.arrival_rows_per_s for each in self.seen])
+        demand = self._arrived_rows_per_s()
         backlog = _mean([each.backlog_rows for each in self.seen])
         newest = self.seen[-1]
         useful = None if newest.partitions is None else max(1, math.ceil(newest.partitions / max(cores_each, 1.0)))
@@ -111,6 +116,28 @@ class Sample:
             start_s=start_s,
             useful_executors=useful,
         )
+
+    def _arrived_rows_per_s(self) -> float | None:
+        """What arrived within the sample over its time, where every query had a batch in it; else the mean of rates.
+
+        A rate is known as long as its batch runs, and batches of many rows run long: the mean of rates is too high.
+
+        Examples
+        --------
+        >>> from penstock.control.workload import Arrived, Workload
+        >>> def load(rate, rows, until_s):
+        ...     return Workload(rate, 0.0, 1.0, 400.0, 0.5, 600.0, arrived=(Arrived(rows, until_s),))
+        >>> first = Sample().with_(load(400.0, 0.0, 10.0), 10.0, goal_s=30.0).following()
+        >>> sample = first.with_(load(400.0, 2_000.0, 15.0), 15.0, goal_s=30.0)
+        >>> sample.with_(load(900.0, 4_500.0, 20.0), 20.0, goal_s=30.0)._arrived_rows_per_s()
+        450.0
+        """
+        newest = self.seen[-1].arrived
+        pairs = list(zip(self.before, newest, strict=False))
+        is_known = bool(pairs) and len(self.before) == len(newest)
+        if not is_known or any(new.until_s <= old.until_s or new.rows < old.rows for old, new in pairs):
+            return _mean([each.arrival_rows_per_s for each in self.seen])
+        return sum((new.rows - old.rows) / (new.until_s - old.until_s) for old, new in pairs)
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -175,6 +175,16 @@ class ScalingTier:
         """Whether all that was decided is there."""
         return self._outcomes.is_settled
 
+    def relief_s(self, now_s: float) -> float:
+        """How long executors that are asked for now take to come; 0 where there can be no more.
+
+        The last ones that can come have a goal's time to work off what they found waiting.
+        """
+        start_s = self.starts.quantile_s(_SURE) or self._settings.start_s
+        is_bridged = self.is_settled and now_s > self._state.decided_s + start_s + self.goal_s
+        is_full = self.target >= self.bounds.max_executors and is_bridged
+        return 0.0 if is_full or not self._is_acting else start_s
+
     @property
     def starts(self) -> ServiceTime:
         """How long executors took to come."""

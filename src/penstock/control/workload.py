@@ -18,6 +18,14 @@ _STALE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
+class Arrived:
+    """Rows that have arrived at a query since its first batch, until a moment."""
+
+    rows: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """Sums over the queries of an application; None as soon as one of them does not tell.
 
@@ -44,7 +52,9 @@ class Workload:
     partitions
         Most tasks that a stage of a batch has work for; None where a source does not tell its partitions.
     age_s
-        Time since the middle of the cycle that the newest report tells the arrivals of; the longest of all queries.
+        Time since the middle of the cycle that the newest batch tells the arrivals of; the longest of all queries.
+    arrived
+        Rows that have arrived at each query; empty as soon as one of them does not tell.
     """
 
     arrival_rows_per_s: float | None = None
@@ -58,6 +68,7 @@ class Workload:
     batch_rows: float | None = None
     partitions: int | None = None
     age_s: float = 0.0
+    arrived: tuple[Arrived, ...] = ()
 
 
 IDLE = Workload(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, batch_rows=0.0)
@@ -133,11 +144,19 @@ class QueryWorkload:
             partitions=signal.partitions,
         )
 
-    def at(self, now_s: float, *, arrival_rows_per_s: float | None, idle: bool = False) -> Workload | None:
+    def at(
+        self,
+        now_s: float,
+        *,
+        arrival_rows_per_s: float | None,
+        arrived: Arrived | None = None,
+        idle: bool = False,
+    ) -> Workload | None:
         """What is known at a moment; None before the first batch.
 
         What arrives during a batch waits, too, though no report tells of it yet. No batch for a while is either nothing
-        to do or a long batch: ``idle`` says which, as only the query itself can tell.
+        to do or a long batch: ``idle`` says which, as only the query itself can tell. Arrivals were seen last when the
+        newest batch was planned: one that asks tells them before its report (``arrived``).
         """
         state = self._state
         if state.batch_id is None:
@@ -147,6 +166,7 @@ class QueryWorkload:
             return IDLE
         if age_s > max(_STALE_S, self.quiet_s):
             return Workload()
+        seen_s = state.planned_s if arrived is None else max(state.planned_s, arrived.until_s)
         backlog = None
         if arrival_rows_per_s is not None and state.lag_rows is not None:
             backlog = state.lag_rows + arrival_rows_per_s * max(0.0, age_s)
@@ -161,7 +181,8 @@ class QueryWorkload:
             state.measured_from_s,
             state.kept_rows,
             state.partitions,
-            max(0.0, age_s) + (state.cycle_s or 0.0) / 2.0,
+            max(0.0, now_s - seen_s) + (state.cycle_s or 0.0) / 2.0,
+            () if arrived is None else (arrived,),
         )
 
     @staticmethod
@@ -207,6 +228,7 @@ def sum_of(workloads: Iterable[Workload | None]) -> Workload:
         # Queries run side by side, so their tasks add up.
         partitions=None if None in partitions or not partitions else sum(count or 0 for count in partitions),
         age_s=max((workload.age_s for workload in known), default=0.0),
+        arrived=tuple(each for workload in known for each in workload.arrived) if all(w.arrived for w in known) else (),
     )
 
 

@@ -16,6 +16,7 @@ class ArrivalState:
     planned_s: float | None
     lag_rows: float | None
     recent_rows_per_s: float | None = None
+    arrived_rows: float = 0.0
 
 
 class ArrivalRate:
@@ -39,8 +40,8 @@ class ArrivalRate:
     >>> arrivals.rate_rows_per_s
     1000.0
     >>> arrivals.update(planned_s=104.0, rows=6_000, lag_rows=2_100.0)
-    >>> arrivals.rate_rows_per_s
-    3000.0
+    >>> arrivals.rate_rows_per_s, arrivals.arrived_rows
+    (3000.0, 8000.0)
     """
 
     def __init__(self, half_life_s: float, state: ArrivalState | None = None) -> None:
@@ -57,17 +58,22 @@ class ArrivalRate:
         """Rows per second between the last two batches, as they were: what waits now arrived at that rate."""
         return self._state.recent_rows_per_s
 
+    @property
+    def arrived_rows(self) -> float:
+        """Rows that arrived since the first batch, until the last one was planned."""
+        return self._state.arrived_rows
+
     def update(self, *, planned_s: float, rows: int, lag_rows: float | None) -> None:
         """Learn from a batch planned at that time, which left that lag."""
         old = self._state
-        rate, recent = old.rate_rows_per_s, old.recent_rows_per_s
+        rate, recent, arrived = old.rate_rows_per_s, old.recent_rows_per_s, 0.0
         if lag_rows is not None and old.lag_rows is not None and old.planned_s is not None:
             elapsed_s = planned_s - old.planned_s
             if elapsed_s > 0:
                 arrived = max(0.0, rows + lag_rows - old.lag_rows)
                 recent = arrived / elapsed_s
                 rate = self._smoothed(rate, recent, elapsed_s)
-        self._state = ArrivalState(rate, planned_s, lag_rows, recent)
+        self._state = ArrivalState(rate, planned_s, lag_rows, recent, old.arrived_rows + arrived)
 
     def snapshot(self) -> ArrivalState:
         """The whole state, to build an equal estimator from."""

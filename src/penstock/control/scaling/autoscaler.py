@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from penstock.control.scaling.autoscaler_settings import AutoscalerSettings
 from penstock.control.scaling.base import Scaler
-from penstock.control.scaling.batch_length import planned_batch_s
+from penstock.control.scaling.batch_length import beside, planned_batch_s
 from penstock.control.scaling.batch_times import BatchTimes
 from penstock.control.scaling.capacity import whole_executors
 from penstock.estimate.forecast import Combined, Level, LinearTrend, Seasonal
@@ -32,8 +32,10 @@ class Autoscaler(Scaler):
     rows a second, and :math:`n = \lceil \hat w / w_1 \rceil` executors carry the upper forecast :math:`\hat w` of the
     time that an executor takes to come and two decisions. A load that has begun to rise is drawn on from when it was
     seen last, for reports are a batch old (:class:`~penstock.estimate.forecast.ramp.Ramp`). Rows that wait beyond what
-    a planned batch leaves waiting are to be worked off within the goal, and count as load. Fewer executors only where
-    they sufficed for ``down_after_s``.
+    a planned batch leaves waiting are to be worked off within the goal, and count as load. What the forecast has in
+    reserve counts for batches that take longer than planned, too
+    (:func:`~penstock.control.scaling.batch_length.beside`). Fewer executors only where they sufficed for
+    ``down_after_s``.
 
     Demand is what arrives, shed rows included. Reference: chapter 3 of "Supporting elasticity in Flink", whose
     performance model of the queue is not used: see docs/adr/0020-scale-by-batch-time.md.
@@ -96,13 +98,10 @@ class Autoscaler(Scaler):
         if line is None:
             return hold(signal, "no batch with rows was measured yet")
         trigger_s = signal.trigger_s or 0.0
-        batch_s = planned_batch_s(
-            goal_s,
-            trigger_s,
-            spread=self.batch_times.spread,
-            deviations=self._batch_deviations,
-            stretch=self.settings.stretch,
-        )
+        newest = demand if signal.newest_rows_per_s is None else signal.newest_rows_per_s
+        upper, load_margin = self._upper(signal, max(demand, newest), newest, ahead_s)
+        batch_margin = beside(self._batch_deviations * self.batch_times.spread, load_margin)
+        batch_s = planned_batch_s(goal_s, trigger_s, margin=batch_margin, stretch=self.settings.stretch)
         each = max(0.0, batch_s - line.overhead_s) / max(line.row_s, 1e-12) / max(trigger_s, batch_s)
         if each <= 0:
             return hold(
@@ -110,10 +109,6 @@ class Autoscaler(Scaler):
                 f"a batch takes {line.overhead_s:.1f} s without any rows, more than the {batch_s:.1f} s that the goal "
                 "leaves: executors do not help, a longer goal does",
             )
-        newest = demand if signal.newest_rows_per_s is None else signal.newest_rows_per_s
-        self.ramp.update(signal.time_s - signal.age_s, newest)
-        upper = self.forecast.bound(self.forecast.predict(ahead_s) or 0.0)
-        upper = max(demand, newest, upper, self.ramp.least(ahead_s + signal.age_s))
         overdue = self._overdue(signal, max(demand, newest), max(trigger_s, batch_s) + batch_s)
         expected = upper + overdue / goal_s
         target = self._held(signal, max(1, whole_executors(expected / each)))
@@ -122,6 +117,14 @@ class Autoscaler(Scaler):
             target,
             f"{expected:.0f} rows/s expected within {ahead_s:g} s, {target} executors carry {each:.0f} rows/s each",
         )
+
+    def _upper(self, signal: ScalingSignal, seen: float, newest: float, ahead_s: float) -> tuple[float, float]:
+        """The upper forecast, and by what part it is more than what is likely."""
+        self.ramp.update(signal.time_s - signal.age_s, newest)
+        predicted = self.forecast.predict(ahead_s) or 0.0
+        likely = max(seen, predicted)
+        upper = max(likely, self.forecast.bound(predicted), self.ramp.least(ahead_s + signal.age_s))
+        return upper, upper / likely - 1.0 if likely > 0 else 0.0
 
     def _ahead_s(self, start_s: float | None) -> float:
         """As long as executors take to come, and two decisions: one that is just over, and the next."""

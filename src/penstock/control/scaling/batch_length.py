@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,25 +29,39 @@ def longest_batch_s(goal_s: float, trigger_s: float) -> float:
     return max(goal_s / 4.0, min(goal_s / 2.0, goal_s - trigger_s))
 
 
-def planned_batch_s(
-    goal_s: float, trigger_s: float, *, spread: float, deviations: float, stretch: float = 0.5
-) -> float:
+def planned_batch_s(goal_s: float, trigger_s: float, *, margin: float, stretch: float = 0.5) -> float:
     r"""The batch that sizes are planned for: half-way from one that just keeps up to the longest.
 
     A batch that takes as long as the trigger just keeps up. Longer ones need fewer executors and leave less time when
     the load is higher than foretold: ``stretch`` is the part of the way. And the longest must hold for a batch that
-    takes longer than planned by ``deviations`` of its own scatter.
+    takes longer than planned by a part ``margin`` of it.
 
     Examples
     --------
-    >>> [planned_batch_s(30.0, trigger_s, spread=0.05, deviations=1.64) for trigger_s in (5.0, 0.0)]
+    >>> [planned_batch_s(30.0, trigger_s, margin=0.08) for trigger_s in (5.0, 0.0)]
     [10.0, 7.5]
-    >>> round(planned_batch_s(10.0, 5.0, spread=0.05, deviations=1.64), 2)
-    4.62
+    >>> round(planned_batch_s(10.0, 5.0, margin=0.08), 2)
+    4.63
     """
     longest_s = longest_batch_s(goal_s, trigger_s)
     full_s = min(trigger_s, longest_s)
-    return min(full_s + stretch * (longest_s - full_s), longest_s / (1.0 + deviations * spread))
+    return min(full_s + stretch * (longest_s - full_s), longest_s / (1.0 + margin))
+
+
+def beside(margin: float, other: float) -> float:
+    r"""What is left to add of a margin where another is there already, and what they are for is independent.
+
+    A batch that is longer than planned and a load that is higher than foretold are not both at their worst at once.
+    Deviations add up in squares, so of margins :math:`a` and :math:`b` there must be :math:`\sqrt{a^2 + b^2}` in all:
+
+    .. math:: (1 + b)(1 + x) = 1 + \sqrt{a^2 + b^2}
+
+    Examples
+    --------
+    >>> [round(beside(0.1, other), 3) for other in (0.0, 0.1, 0.5)]
+    [0.1, 0.038, 0.007]
+    """
+    return (1.0 + math.hypot(margin, other)) / (1.0 + other) - 1.0
 
 
 def backlog_limit(goal_s: float, trigger_s: float) -> float:
