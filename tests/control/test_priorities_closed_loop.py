@@ -37,10 +37,11 @@ def kept_ratios(queries: dict[str, SimulatedQuery], priorities: dict[str, int]) 
 
 @pytest.mark.parametrize("load", [0.6, 0.7, 0.8])
 def test_the_low_one_drops_rows_first(load: float) -> None:
-    """Each fits alone. Together the low one gives way, and the high one keeps nearly everything."""
-    kept = kept_ratios({"low": query(load), "high": query(load)}, {"low": 1, "high": 5})
-    assert kept["high"] > 0.9
-    assert 0.04 < kept["low"] < 0.85
+    """Each fits alone. Together the low one gives way, and the high one keeps nearly everything, in time."""
+    run = together({"low": query(load), "high": query(load)}, {"low": 1, "high": 5}).run_until(120.0)
+    assert run.query("high").kept_ratio_since(60.0) > 0.95
+    assert run.query("high").late_share_since(60.0) < 0.02
+    assert 0.04 < run.query("low").kept_ratio_since(60.0) < 0.85
 
 
 def cold_query(seed: int) -> SimulatedQuery:

@@ -223,7 +223,7 @@ class EngineCoordinator:
         waits = busy >= _SMALLEST_SCALE * self.cores and any(load.is_late for load in served)
         if waits or any(load.is_behind for load in served):
             step = _FEWER_CORES
-        elif busy < _ALL_BUSY * self.cores and min(self._shares(active).values()) < 1.0:
+        elif self._scale < 1.0 or (busy < _ALL_BUSY * self.cores and min(self._shares(active).values()) < 1.0):
             step = _MORE_CORES
         self._scale = min(max(self._scale * step, _SMALLEST_SCALE), _LARGEST_SCALE)
 
