@@ -68,8 +68,9 @@ class AcesExperiment:
     keeps_state
         Whether a row costs what the state says in which it began. Else it is worked off at the speed of each state that
         it meets, so that the rates of fluid are exact at every burstiness.
-    ingress_share
-        Share of what streams bring that is let in; the rest is dropped before the graph. Targets do not know of it.
+    ingress_of_plan
+        The most that is let in of each stream, as a multiple of what tier one planned to take of it; the rest is
+        dropped before the graph. Targets do not know of it.
     utility
         What tier one maximises. The logarithm leaves no element without CPU; the linear one starves many.
     allocation_error
@@ -90,7 +91,7 @@ class AcesExperiment:
     burstiness_rows: float = 10.0
     clock: StateClock = StateClock.CPU
     keeps_state: bool = True
-    ingress_share: float = 1.0
+    ingress_of_plan: float = math.inf
     utility: Utility = field(default_factory=lambda: Utility(UtilityKind.LOG))
     allocation_error: float = 0.0
     step_s: float = 0.01
@@ -270,7 +271,11 @@ def experiment_plant(graph: ElementGraph, experiment: AcesExperiment, targets: T
     if not policy.rules.has_targets:
         targets = replace(targets, cores=dict.fromkeys(targets.cores, 1.0))
     plant = build_plant(graph, experiment.shape, targets, state_time_s=state_time_s)
-    return plant._replace(stream_rows_per_s=experiment.ingress_share * plant.stream_rows_per_s)
+    if math.isinf(experiment.ingress_of_plan):
+        return plant
+    whole = np.bincount(plant.stream_reader, plant.stream_rows_per_s, plant.engine.size)[plant.stream_reader]
+    planned = plant.target_rows_per_s[plant.stream_reader] * plant.stream_rows_per_s / np.maximum(whole, 1e-12)
+    return plant._replace(stream_rows_per_s=np.minimum(plant.stream_rows_per_s, experiment.ingress_of_plan * planned))
 
 
 def _measure(
