@@ -68,6 +68,14 @@ def test_weights_decide_who_drops() -> None:
     assert young_rows_per_s(turned, "slow") > 5 * young_rows_per_s(turned, "fast")
 
 
+def test_a_pause_of_the_producer_is_no_leave_to_keep_all() -> None:
+    """A reader that saw no rows come between two batches of its producer still keeps its part of those that wait."""
+    run = fanout(has_guard=True, weights=WEIGHTS).run_until(120.0)
+    planned = [batch for batch in run.query("slow").batches if batch.signal.started_s > 5 * BATCH_S]
+    assert len(planned) > 10
+    assert all(batch.kept_rows <= 0.1 * batch.signal.rows for batch in planned)
+
+
 def test_the_ingress_drops_what_no_reader_can_use() -> None:
     """With five times the load the producer itself keeps a part only, and its rows stay young."""
     run = fanout(has_guard=True, weights=WEIGHTS, load_rows_per_s=5 * LOAD_ROWS_PER_S).run_until(UNTIL_S)

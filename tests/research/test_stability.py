@@ -109,7 +109,7 @@ def test_what_fits_is_carried_from_any_start(graph: ElementGraph, data: st.DataO
     fitting = ElementGraph(graph.engines, (InputStream("s", rows_per_s),), graph.elements)
     initial = data.draw(st.lists(st.integers(0, 50), min_size=len(graph.elements), max_size=len(graph.elements)))
     experiment = AcesExperiment(TopologyShape(), clock=StateClock.CPU, duration_s=60.0, warm_up_s=20.0)
-    targets = plan_targets(fitting, allocate(fitting, Utility(UtilityKind.LOG)))
+    targets = plan_targets(allocate(fitting, Utility(UtilityKind.LOG)))
     row_s = np.array([1.0 / element.rows_per_core_s for element in graph.elements])
     plant = experiment_plant(fitting, experiment, targets, policy)._replace(fast_s=row_s, slow_s=row_s)
     tally = simulate(plant, experiment, policy, seed=1, initial_rows=np.array(initial))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _FIRST_ROWS = 6_000
 # Queries take seconds to start, and a reader has no rows before its producer's first batch is done.
 _WARM_UP_S, _SETTLE_S, _TRIAL_S = 15.0, 8.0, 12.0
-_MOST_TRIALS = 3
+_MOST_TRIALS = 6
 # A limit that asks for so much more than was seen; what is done of it tells whether cores were the bound.
 _ASK = 2.0
 _IS_MORE = 1.15

@@ -263,15 +263,16 @@ class GraphTier:
         r"""The most that a query with a guard keeps of its rows; None for a query that is not planned with.
 
         A query that may drop rows reads all of them and keeps the part that it was given,
-        :math:`\min(1, r_j / a_j)` for a rate :math:`r_j` of tier two and :math:`a_j` rows that come a second. A read
-        limit instead would keep the others waiting: under overload their age is how long the overload lasts.
+        :math:`\min(1, r_j / a_j)` for a rate :math:`r_j` of tier two and :math:`a_j` rows that come a second
+        (:meth:`~penstock.estimate.query_load.QueryLoad.incoming_rows_per_s`). A read limit instead would keep the
+        others waiting: under overload their age is how long the overload lasts.
         """
         if self._flow is None or query not in self._running or query not in self.targets_rows_per_s:
             return None
-        arrival_rows_per_s = self._loads[query].arrival_rows_per_s
-        if self._fits or not arrival_rows_per_s:
+        incoming_rows_per_s = self._loads[query].incoming_rows_per_s(now_s)
+        if self._fits or incoming_rows_per_s <= 0:
             return KeepBounds()
-        return KeepBounds(high=min(1.0, self._flow.rate_rows_per_s(query, now_s=now_s) / arrival_rows_per_s))
+        return KeepBounds(high=min(1.0, self._flow.rate_rows_per_s(query, now_s=now_s) / incoming_rows_per_s))
 
     def plan(self, now_s: float) -> list[Decision]:
         """Plan anew where it is time to; gives what changed."""

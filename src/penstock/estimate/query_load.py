@@ -101,6 +101,17 @@ class QueryLoad:
         """Rows written for each that was processed, lately; None where the sink does not tell."""
         return self.written.value / self.worked.value if self.worked.value > 0 else None
 
+    def incoming_rows_per_s(self, now_s: float) -> float:
+        """Rows a second that its next batch is to expect: those that come; else those that wait, or that came lately.
+
+        Rows of a producer come batch by batch. A reader that has a batch in between sees none come; whoever took that
+        for no load would keep all rows that wait, however little the reader is to do.
+        """
+        if self.arrival_rows_per_s:
+            return self.arrival_rows_per_s
+        waiting = (self.lag_rows or 0.0) / max(self.period_s, self.batch_s)
+        return max(waiting, self.arrived.at(now_s) / self.arrived.memory_s)
+
     def on_batch(
         self, signal: BatchSignal, core_s: float | None, arrival_rows_per_s: float | None, limit_rows: float | None
     ) -> None:

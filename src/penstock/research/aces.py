@@ -40,8 +40,6 @@ LOCK_STEPS = (
 POLICIES = (Policy.ACES, Policy.ACES_AS_PUBLISHED, Policy.UDP, *LOCK_STEPS)
 # Topics hold whatever comes; this many rows are more than any run brings.
 TOPIC_ROWS = 16_384
-# The most that the rows of a full buffer count for against tokens, in CPU seconds.
-FULL_BUFFER_S = 10.0
 
 
 class StateClock(StrEnum):
@@ -62,7 +60,7 @@ class AcesExperiment:
     Parameters
     ----------
     buffer_rows
-        ``B`` of every element; ``b_0`` is half of it.
+        ``B`` of every element.
     burstiness_rows
         ``lambda_S``: mean time in a state, in units of the mean CPU time of a row. The paper gives no unit.
     clock
@@ -70,15 +68,14 @@ class AcesExperiment:
     keeps_state
         Whether a row costs what the state says in which it began. Else it is worked off at the speed of each state that
         it meets, so that the rates of fluid are exact at every burstiness.
-    ingress_share
-        Share of what streams bring that is let in; the rest is dropped before the graph. Targets do not know of it.
+    ingress_of_plan
+        The most that is let in of each stream, as a multiple of what tier one planned to take of it; the rest is
+        dropped before the graph. Targets do not know of it.
     utility
         What tier one maximises. The logarithm leaves no element without CPU; the linear one starves many.
     allocation_error
         Standard deviation of the error made on each CPU target, as a share of it.
-    target_share
-        ``b_0`` as a share of the buffer.
-    row_s, share_gain
+    price_memory_s, share_gain
         See :class:`~penstock.research.plant.Control`.
     step_s, delay_steps, effort
         Control step of an engine, the delay that the flow law is made for, and its price of moving a rate.
@@ -94,12 +91,11 @@ class AcesExperiment:
     burstiness_rows: float = 10.0
     clock: StateClock = StateClock.CPU
     keeps_state: bool = True
-    ingress_share: float = 1.0
+    ingress_of_plan: float = math.inf
     utility: Utility = field(default_factory=lambda: Utility(UtilityKind.LOG))
     allocation_error: float = 0.0
     step_s: float = 0.01
-    target_share: float = 0.5
-    row_s: float = 0.2
+    price_memory_s: float = 1.0
     share_gain: float = 0.2
     delay_steps: int = 1
     effort: float = 4.0
@@ -188,7 +184,7 @@ def run_aces_job(job: AcesJob) -> dict[Policy, AcesMeasures]:
     graph = real_graph(experiment, job.seed)
     allocation = allocate(graph, experiment.utility)
     linear_rows_per_s = allocate(graph).weighted_rows_per_s
-    targets = plan_targets(graph, allocation, error=experiment.allocation_error, seed=job.seed)
+    targets = plan_targets(allocation, error=experiment.allocation_error, seed=job.seed)
     measures = {}
     for policy in job.policies:
         plant = experiment_plant(graph, experiment, targets, policy)
@@ -218,9 +214,19 @@ def simulate(
     initial_rows: NDArray[np.int64] | None = None,
 ) -> Tally:
     """Run one policy from empty buffers or those given; the same arguments give the same tally to the last bit."""
+    control = experiment_control(experiment, policy)
+    tally = new_tally(plant.engine.size)
+    agenda = new_agenda(source_priorities(plant))
+    state = new_state(plant, control, seed, initial_rows=initial_rows)
+    run_elements(plant, control, state, tally, agenda, experiment.duration_s)
+    return tally
+
+
+def experiment_control(experiment: AcesExperiment, policy: Policy) -> Control:
+    """How a run under a policy is controlled."""
     rules = policy.rules
     gains = flow_gains(delay_steps=experiment.delay_steps, effort=experiment.effort)
-    control = Control(
+    return Control(
         sending=int(rules.sending),
         ranking=int(rules.ranking),
         has_flow_control=rules.has_flow_control,
@@ -228,9 +234,8 @@ def simulate(
         sleep_s=rules.sleep_s,
         keeps_state=experiment.keeps_state,
         buffer_rows=TOPIC_ROWS if rules.has_static_limit else experiment.buffer_rows,
-        target_rows=_target_rows(experiment),
-        # Over a large buffer rows would outweigh all tokens, and with them the targets.
-        row_s=min(experiment.row_s, FULL_BUFFER_S / experiment.buffer_rows),
+        target_rows=_target_rows(experiment, rules.target_share),
+        price_memory_s=experiment.price_memory_s,
         share_gain=experiment.share_gain,
         step_s=experiment.step_s,
         bucket_s=1.0,
@@ -242,32 +247,22 @@ def simulate(
         lambdas=np.array(gains.lambdas),
         mus=np.array(gains.mus),
     )
-    tally = new_tally(plant.engine.size)
-    agenda = new_agenda(source_priorities(plant))
-    state = new_state(plant, control, seed, initial_rows=initial_rows)
-    run_elements(plant, control, state, tally, agenda, experiment.duration_s)
-    return tally
 
 
-def _target_rows(experiment: AcesExperiment) -> float:
+def _target_rows(experiment: AcesExperiment, target_share: float) -> float:
     """``b_0``: a share of the buffer, but enough rows to last until the next report has had its effect."""
     needed = (experiment.step_s + experiment.delay_s) / experiment.shape.fast_s
-    return max(experiment.target_share * experiment.buffer_rows, min(float(experiment.buffer_rows), needed))
+    return max(target_share * experiment.buffer_rows, min(float(experiment.buffer_rows), needed))
 
 
-def plan_targets(graph: ElementGraph, allocation: Allocation, *, error: float = 0.0, seed: int = 0) -> Targets:
+def plan_targets(allocation: Allocation, *, error: float = 0.0, seed: int = 0) -> Targets:
     """Targets with an error on the CPU of each element; the rates that tier one promised stay as they were."""
     generator = np.random.default_rng([seed, 7])
     factors = np.maximum(0.05, 1.0 + error * generator.standard_normal(len(allocation.cores)))
     cores = {
         name: value * float(factor) for (name, value), factor in zip(allocation.cores.items(), factors, strict=True)
     }
-    prices = allocation.prices[len(graph.engines) :]
-    return Targets(
-        cores if error > 0 else dict(allocation.cores),
-        dict(allocation.input_rows_per_s),
-        {element.name: float(price) for element, price in zip(graph.elements, prices, strict=True)},
-    )
+    return Targets(cores if error > 0 else dict(allocation.cores), dict(allocation.input_rows_per_s))
 
 
 def experiment_plant(graph: ElementGraph, experiment: AcesExperiment, targets: Targets, policy: Policy) -> Plant:
@@ -276,7 +271,11 @@ def experiment_plant(graph: ElementGraph, experiment: AcesExperiment, targets: T
     if not policy.rules.has_targets:
         targets = replace(targets, cores=dict.fromkeys(targets.cores, 1.0))
     plant = build_plant(graph, experiment.shape, targets, state_time_s=state_time_s)
-    return plant._replace(stream_rows_per_s=experiment.ingress_share * plant.stream_rows_per_s)
+    if math.isinf(experiment.ingress_of_plan):
+        return plant
+    whole = np.bincount(plant.stream_reader, plant.stream_rows_per_s, plant.engine.size)[plant.stream_reader]
+    planned = plant.target_rows_per_s[plant.stream_reader] * plant.stream_rows_per_s / np.maximum(whole, 1e-12)
+    return plant._replace(stream_rows_per_s=np.minimum(plant.stream_rows_per_s, experiment.ingress_of_plan * planned))
 
 
 def _measure(

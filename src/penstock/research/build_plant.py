@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """CPU and rate targets by element, and what a row more before it would be worth."""
+    """CPU and rate targets by element."""
 
     cores: Mapping[str, float]
     input_rows_per_s: Mapping[str, float]
-    prices: Mapping[str, float]
 
 
 def build_plant(graph: ElementGraph, shape: TopologyShape, targets: Targets, *, state_time_s: float) -> Plant:
@@ -52,7 +51,7 @@ def build_plant(graph: ElementGraph, shape: TopologyShape, targets: Targets, *, 
         weight=np.array([element.weight or 0.0 for element in elements]),
         target_cores=_spread(np.array([targets.cores[element.name] for element in elements]), engine, cores),
         target_rows_per_s=rates,
-        price=np.array([targets.prices[element.name] for element in elements]),
+        worth=planned_worth(graph, targets.input_rows_per_s),
         readers_of=readers_of,
         reader=reader,
         feeders_of=np.concatenate([[0], np.cumsum(np.bincount(reader, minlength=len(elements)))]).astype(np.int64),
@@ -67,6 +66,44 @@ def build_plant(graph: ElementGraph, shape: TopologyShape, targets: Targets, *, 
         stream_rows_per_s=stream_rates,
         stream_limit_rows_per_s=rates[stream_reader],
     )
+
+
+def planned_worth(graph: ElementGraph, rates_rows_per_s: Mapping[str, float]) -> NDArray[np.float64]:
+    r"""What the plan makes of a row that an element takes in, down to the results.
+
+    .. math:: v_j = m_j \Big(w_j + \sum_i v_i \min\Big(1, \frac{p_{ji} r_i}{m_j r_j}\Big)\Big)
+
+    with weights :math:`w`, selectivities :math:`m`, planned intakes :math:`r` and the part :math:`p_{ji}` that reader
+    :math:`i` takes of its feeder :math:`j`: of what is put out, a reader counts with what it is planned to take.
+
+    Examples
+    --------
+    A parser for a reader that takes all of its rows and one that takes a quarter of them:
+
+    >>> from penstock.model.graph import Element, ElementGraph, Engine, InputStream
+    >>> graph = ElementGraph(
+    ...     (Engine("east"),),
+    ...     (InputStream("clicks", 40.0),),
+    ...     (
+    ...         Element("parse", "east", ("clicks",), 100.0),
+    ...         Element("all", "east", ("parse",), 100.0, weight=1.0),
+    ...         Element("some", "east", ("parse",), 100.0, weight=2.0),
+    ...     ),
+    ... )
+    >>> planned_worth(graph, {"parse": 40.0, "all": 40.0, "some": 10.0}).tolist()
+    [1.5, 1.0, 2.0]
+    """
+    parts = feeder_parts(graph, rates_rows_per_s)
+    worth = np.zeros(len(graph.elements))
+    for index in reversed(graph.order):
+        element = graph.elements[index]
+        sent = element.selectivity * rates_rows_per_s[element.name]
+        made = element.weight or 0.0
+        for reader in graph.readers[index]:
+            taken = parts[reader][graph.feeders[reader].index(index)] * rates_rows_per_s[graph.elements[reader].name]
+            made += worth[reader] * (min(1.0, taken / sent) if sent > 0 else 1.0)
+        worth[index] = element.selectivity * made
+    return worth
 
 
 def _flat(lists: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

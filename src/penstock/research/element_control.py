@@ -1,4 +1,4 @@
-"""Tier two of a simulated graph, engine by engine: Eq. 7 for intake, Eq. 8 for output, cores by buffers."""
+"""Tier two of a simulated graph, engine by engine: Eq. 7 for intake, Eq. 8 for output, cores by buffers, prices."""
 
 from __future__ import annotations
 
@@ -74,3 +74,26 @@ def allowed_output_rows_per_s(plant: Plant, control: Control, state: State, elem
                 break
         best = max(best, rate)
     return best if best >= 0.0 else 1e9
+
+
+@compiled_inline
+def learn_prices(plant: Plant, control: Control, state: State, engine: int) -> None:
+    r"""What a row more before each element of an engine would be worth, from who runs dry.
+
+    .. math:: p_j = d_j m_j \Big(w_j + \sum_i p_i\Big)
+
+    with :math:`d_j` the share of time in which element :math:`j` had nothing to do for want of rows, its selectivity
+    :math:`m_j`, its weight :math:`w_j` and the prices of its readers. One that always has rows makes nothing of one
+    more; one that is mostly dry makes of it what its readers do. The prices of tier one say the same of fluid, where
+    cores alone bound anything. With buffers of a few rows most cores wait for rows, and those prices, of which many are
+    zero, give rows away that would have been wanted.
+    """
+    gain = control.step_s / control.price_memory_s
+    for place in range(plant.members_of[engine], plant.members_of[engine + 1]):
+        element = plant.member[place]
+        dry = 0.0 if state.rows[element] + state.running[element] + state.held[element] > 0 else 1.0
+        state.dry_share[element] += gain * (dry - state.dry_share[element])
+        made = plant.weight[element]
+        for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
+            made += state.price[plant.reader[edge]]
+        state.price[element] = state.dry_share[element] * plant.selectivity[element] * made

@@ -16,8 +16,9 @@ class Sending(IntEnum):
     ``ROOM_WITH_SOME``
         Max-flow as published: as soon as one reader has room, and the others lose the row.
     ``WORTH_IT``
-        Max-flow by prices: when what full readers lose is worth no more than what the others gain
-        (:func:`~penstock.research.element_rules.may_send`).
+        Max-flow by prices: to each reader as soon as it has room. The element goes on without those that are full when
+        what they lose is worth no more than what the others gain
+        (:func:`~penstock.research.element_rules.may_go_on`).
     """
 
     AT_ONCE = 0
@@ -34,7 +35,7 @@ class Ranking(IntEnum):
     ``SHARES``
         As published: cores of a step go out in proportion to buffers, within tokens and Eq. 8.
     ``PRESSURE``
-        Tokens, and rows ahead of the reader with fewest, times the rate at which they would go
+        The element whose rows are furthest ahead of its readers', by their worth and the rate at which they would go
         (:func:`~penstock.research.element_rules.preference`).
     """
 
@@ -47,7 +48,7 @@ class Policy(StrEnum):
     """Policies by name.
 
     ``ACES``
-        The project's own: Eq. 7 and 8, max-flow by prices, cores by pressure.
+        The project's own: Eq. 7 and 8 with buffers nearly full, max-flow by prices, cores by pressure.
     ``ACES_AS_PUBLISHED``
         The paper's: Eq. 7 and 8, max-flow that sends when its fastest reader has room, cores of each step in proportion
         to buffers, within tokens.
@@ -92,6 +93,8 @@ class PolicyRules:
     ----------
     sending, ranking
         When rows go out, and whose row is next.
+    target_share
+        ``b_0`` as a share of the buffer.
     sleep_s
         How long an element that may not send sleeps before it looks again; zero to be woken.
     has_flow_control
@@ -104,6 +107,7 @@ class PolicyRules:
 
     sending: Sending
     ranking: Ranking = Ranking.TOKENS
+    target_share: float = 0.5
     sleep_s: float = 0.0
     has_flow_control: bool = False
     has_static_limit: bool = False
@@ -111,7 +115,7 @@ class PolicyRules:
 
 
 _RULES = {
-    Policy.ACES: PolicyRules(Sending.WORTH_IT, Ranking.PRESSURE, has_flow_control=True),
+    Policy.ACES: PolicyRules(Sending.WORTH_IT, Ranking.PRESSURE, target_share=0.9, has_flow_control=True),
     Policy.ACES_AS_PUBLISHED: PolicyRules(Sending.ROOM_WITH_SOME, Ranking.SHARES, has_flow_control=True),
     Policy.UDP: PolicyRules(Sending.AT_ONCE),
     Policy.LOCK_STEP: PolicyRules(Sending.ROOM_WITH_ALL),

@@ -14,8 +14,8 @@ import numpy as np
 from penstock.control.tokens import earn, spend
 from penstock.estimate.compiled import compiled_inline, compiled_lean
 from penstock.research.chance import exponential, poisson
-from penstock.research.element_control import control_flow
-from penstock.research.element_rules import SHARES, may_run, may_send, preference
+from penstock.research.element_control import control_flow, learn_prices
+from penstock.research.element_rules import SHARES, WORTH_IT, may_go_on, may_run, may_send, preference
 from penstock.research.kernel import Agenda, schedule, take_next
 
 if TYPE_CHECKING:
@@ -127,6 +127,9 @@ def _dispatch(
         best, best_value = -1, 0.0
         for place in range(plant.members_of[engine], plant.members_of[engine + 1]):
             element = plant.member[place]
+            if control.sending == WORTH_IT and state.held[element] > 0 and state.rows[element] > 0:
+                # It waited for a reader as long as it had nothing else to do; now it may have.
+                _flush(plant, control, state, tally, agenda, element, now_s)
             if not may_run(plant, control, state, element):
                 continue
             value = preference(plant, control, state, element)
@@ -235,15 +238,43 @@ def _count_row(plant: Plant, tally: Tally, element: int, produced: int, cost_s: 
 
 
 @compiled_inline
+def _hand_out(plant: Plant, control: Control, state: State, tally: Tally, element: int, now_s: float) -> None:
+    """Give each row to the readers that have room, and wait for the others while they are worth it."""
+    begin, end = plant.readers_of[element], plant.readers_of[element + 1]
+    while state.held[element] > 0:
+        owes = False
+        for edge in range(begin, end):
+            if state.is_owed[edge]:
+                state.is_owed[edge] = not _push(plant, state, plant.reader[edge], state.held_since_s[element])
+                owes = owes or state.is_owed[edge]
+        if owes and not may_go_on(plant, state, element):
+            return
+        for edge in range(begin, end):
+            if state.is_owed[edge]:
+                _count_lost(control, tally, plant.reader[edge], now_s)
+            state.is_owed[edge] = True
+        state.held[element] -= 1
+
+
+@compiled_inline
+def _count_lost(control: Control, tally: Tally, reader: int, now_s: float) -> None:
+    if now_s >= control.warm_up_s:
+        tally.lost[reader] += 1
+
+
+@compiled_inline
 def _flush(
     plant: Plant, control: Control, state: State, tally: Tally, agenda: Agenda, element: int, now_s: float
 ) -> None:
-    """Send the rows that an element holds, as far as its policy lets it; a reader without room loses the row."""
-    while state.held[element] > 0 and may_send(plant, control, state, element):
-        for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
-            if not _push(plant, state, plant.reader[edge], state.held_since_s[element]) and now_s >= control.warm_up_s:
-                tally.lost[plant.reader[edge]] += 1
-        state.held[element] -= 1
+    """Send the rows that an element holds, as far as its policy lets it; else it sleeps, where it is to."""
+    if control.sending == WORTH_IT:
+        _hand_out(plant, control, state, tally, element, now_s)
+    else:
+        while state.held[element] > 0 and may_send(plant, control, state, element):
+            for edge in range(plant.readers_of[element], plant.readers_of[element + 1]):
+                if not _push(plant, state, plant.reader[edge], state.held_since_s[element]):
+                    _count_lost(control, tally, plant.reader[edge], now_s)
+            state.held[element] -= 1
     if state.held[element] == 0:
         _look_again(state, plant.engine[element])
     elif control.sleep_s > 0.0:
@@ -262,6 +293,8 @@ def _control(plant: Plant, control: Control, state: State, tally: Tally, engine:
         state.tokens[element] = earn(state.tokens[element], plant.target_cores[element], step_s, control.bucket_s)
         if now_s >= control.warm_up_s:
             tally.occupancy_row_s[element] += state.rows[element] * step_s
+    if control.sending == WORTH_IT:
+        learn_prices(plant, control, state, engine)
     if control.has_flow_control:
         control_flow(plant, control, state, engine, now_s)
     if control.ranking == SHARES:

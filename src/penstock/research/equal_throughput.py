@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from penstock.research.aces import AcesMeasures, Row
 
-_ROUNDS = 6
+_ROUNDS = 7
+# Beyond this a limit is none: the plan takes nearly all that elements can do.
+_MOST_OF_PLAN = 1.5
 _SAME_THROUGHPUT = 0.01
 
 
@@ -46,22 +48,23 @@ class EqualMeasures:
 def run_equal_job(job: EqualJob) -> EqualMeasures:
     """Limit the ingress of ACES, by bisection, to the least with which its throughput is still the rival's.
 
-    The same buffer for both: a smaller one for ACES would flatter it.
+    Every stream is limited to the same part of what tier one planned to take of it. The same buffer for both: a smaller
+    one for ACES would flatter it.
     """
     both = run_aces_job(AcesJob(job.experiment, (Policy.ACES, job.rival), job.seed))
     rival, found = both[job.rival], both[Policy.ACES]
     wanted_rows_per_s = rival.weighted_rows_per_s
-    too_little, enough = 0.0, 1.0
+    too_little, enough = 0.0, _MOST_OF_PLAN
     for _ in range(_ROUNDS):
         if found.weighted_rows_per_s <= (1.0 + _SAME_THROUGHPUT) * wanted_rows_per_s:
             break
-        share = (too_little + enough) / 2
-        limited = replace(job.experiment, ingress_share=share)
+        part = (too_little + enough) / 2
+        limited = replace(job.experiment, ingress_of_plan=part)
         tried = run_aces_job(AcesJob(limited, (Policy.ACES,), job.seed))[Policy.ACES]
         if tried.weighted_rows_per_s >= wanted_rows_per_s:
-            found, enough = tried, share
+            found, enough = tried, part
         else:
-            too_little = share
+            too_little = part
     return EqualMeasures(found, rival)
 
 

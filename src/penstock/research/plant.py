@@ -27,7 +27,7 @@ class Plant(NamedTuple):
     weight: NDArray[np.float64]
     target_cores: NDArray[np.float64]
     target_rows_per_s: NDArray[np.float64]
-    price: NDArray[np.float64]
+    worth: NDArray[np.float64]
     readers_of: NDArray[np.int64]
     reader: NDArray[np.int64]
     feeders_of: NDArray[np.int64]
@@ -56,9 +56,8 @@ class Control(NamedTuple):
         ``B``, of every element.
     target_rows
         ``b_0``.
-    row_s
-        CPU seconds of tokens that a row counts for when a core looks for its next one (``gamma`` of
-        :func:`~penstock.research.element_rules.preference`).
+    price_memory_s
+        How long it is remembered whether an element had rows, for its price.
     share_gain
         How fast the processing rate of Eq. 7 follows the share of cores of the last step.
     step_s
@@ -81,7 +80,7 @@ class Control(NamedTuple):
     keeps_state: bool
     buffer_rows: int
     target_rows: float
-    row_s: float
+    price_memory_s: float
     share_gain: float
     step_s: float
     bucket_s: float
@@ -95,13 +94,21 @@ class Control(NamedTuple):
 
 
 class State(NamedTuple):
-    """What changes in a run; ``waiting`` has, for each buffer, a ring of the moments at which its rows came in."""
+    """What changes in a run.
+
+    ``waiting`` has, for each buffer, a ring of the moments at which its rows came in; ``is_owed`` says of each edge
+    whether the reader has yet to get the row that is going out; ``dry_share`` is the share of time in which an element
+    had nothing to do for want of rows.
+    """
 
     waiting: NDArray[np.float64]
     first: NDArray[np.int64]
     rows: NDArray[np.int64]
     held: NDArray[np.int64]
     held_since_s: NDArray[np.float64]
+    is_owed: NDArray[np.bool_]
+    dry_share: NDArray[np.float64]
+    price: NDArray[np.float64]
     running: NDArray[np.int64]
     tokens: NDArray[np.float64]
     share_cores: NDArray[np.float64]
@@ -180,6 +187,10 @@ def new_state(plant: Plant, control: Control, seed: int, *, initial_rows: NDArra
         rows=np.zeros(elements, np.int64) if initial_rows is None else initial_rows.astype(np.int64),
         held=np.zeros(elements, np.int64),
         held_since_s=np.zeros(elements),
+        is_owed=np.ones(edges, np.bool_),
+        # Nobody knows yet who runs dry; what prices are worth is learned within seconds.
+        dry_share=np.full(elements, 0.5),
+        price=0.5 * plant.worth,
         running=np.zeros(elements, np.int64),
         tokens=np.zeros(elements),
         share_cores=plant.target_cores.copy(),
