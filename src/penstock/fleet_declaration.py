@@ -40,7 +40,7 @@ _NEEDED: Mapping[str, Mapping[str, str]] = {
     "kubernetes": {"api_server": 'api_server = "https://HOST:6443"', "image": 'image = "REGISTRY/penstock:latest"'},
 }
 _APPLICATION_KEYS = ("modules", "checkpoints", "queries")
-_RUN_KEYS = ("run", "options", "checkpoint", "prefers")
+_RUN_KEYS = ("run", "options", "checkpoint", "prefers", "task")
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
 _LOOPBACK = "127.0.0.1:0"
@@ -107,7 +107,8 @@ class EngineDeclaration:
 class DeclaredRun:
     """What a query is made of, wherever it runs.
 
-    ``entry`` is the function that builds it, ``prefers`` are engines that are tried first.
+    ``entry`` is the function that builds it, ``prefers`` are engines that are tried first, ``task`` is what it is an
+    instance of, beside others that read other partitions of the same streams.
     """
 
     application: str
@@ -116,6 +117,7 @@ class DeclaredRun:
     checkpoint: str
     options: Mapping[str, Any] = field(default_factory=dict)
     prefers: tuple[str, ...] = ()
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,8 @@ class _FleetReader:
                 problem = f"query {query!r} prefers engine {engine!r}, which is not declared"
                 self._refuse((*path, "prefers"), problem, suggestion(engine, engines))
         checkpoint = self._place(given) if given is not None else f"{self._place(checkpoints or '')}/{query}"
-        return DeclaredRun(application, declared, entry, checkpoint, options, prefers)
+        task = self._text(path, content, "task") or ""
+        return DeclaredRun(application, declared, entry, checkpoint, options, prefers, task)
 
     def _require_json(self, path: KeyPath, options: Mapping[str, Any]) -> None:
         """Options travel to engines as JSON, which has no dates and no infinity."""

@@ -285,14 +285,50 @@ def test_what_cannot_be_recorded_is_not_applied(tmp_path: Path) -> None:
     assert ActionKind.MOVE in world.kinds()
 
 
-def test_observing_decides_and_does_nothing(tmp_path: Path) -> None:
-    """In observe mode decisions are on record and no engine is asked for anything."""
+def test_observing_runs_queries_and_moves_none(tmp_path: Path) -> None:
+    """In observe mode queries are placed, since nothing would run without; moves are on record and not made."""
     world = World(tmp_path / "fleet.toml")
     world.loop.mode = Mode.OBSERVE
-    for _ in range(3):
-        world.loop.cycle()
-    assert world.left.fake.calls == world.right.fake.calls == []
-    assert ActionKind.PLACE in world.kinds()
+    world.placed()
+    world.logic.move(CLICKS, "right")
+    world.until(lambda: world.logic.failed, "word of the move that was not made")
+    assert world.logic.failed[0].running_on == "left"
+    assert ActionKind.MOVE in world.kinds()
+    assert ActionKind.FAULT not in world.kinds()
+    assert world.right.fake.calls == []
+    assert [call[0] for call in world.left.fake.calls] == ["start"]
+
+
+def test_observing_drops_nothing(tmp_path: Path) -> None:
+    """Bounds of what a query keeps are decided and on record in observe mode, and never told to its engine."""
+    world = World(tmp_path / "fleet.toml")
+    world.loop.mode = Mode.OBSERVE
+    world.placed()
+    told = {"query": CLICKS, "cause": "test", "reason": "test"}
+    decision = AccuracyBounds(**told, low=0.5, high=0.8)  # type: ignore[arg-type]
+    world.loop._apply_all(world.loop.record([decision]))
+    world.loop.cycle()
+    assert [call[0] for call in world.left.fake.calls] == ["start"]
+    assert ActionKind.ACCURACY_BOUNDS in world.kinds()
+
+
+def test_a_decision_that_cannot_be_put_in_force_keeps_no_other_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each decision stands for itself: one that fails is on record as a fault, and the next is applied."""
+    applied, apply = [], world.fleet.apply
+
+    def fail_once(decision: Any) -> None:
+        if decision.cause == "bad":
+            raise KeyError("clicks")
+        applied.append(decision.cause)
+        apply(decision)
+
+    monkeypatch.setattr(world.fleet, "apply", fail_once)
+    bad, good = (AccuracyBounds(query=CLICKS, cause=cause, reason="", low=0.5, high=0.8) for cause in ("bad", "good"))
+    world.loop._apply_all([bad, good])
+    assert applied == ["good"]
+    assert world.kinds()[-1] is ActionKind.FAULT
 
 
 def test_reports_become_what_was_done_between_two_batches(world: World) -> None:

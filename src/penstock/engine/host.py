@@ -138,6 +138,14 @@ class EngineHost:
             hosted.run = replace(hosted.run, keep_low=low, keep_high=high)
             self._pen.loop.handle(KeepBoundsChanged(QueryName(query), KeepBounds(low, high)))
 
+    def release_bounds(self) -> None:
+        """Let this engine decide alone what its queries keep: whoever planned for all engines is not heard any more."""
+        with self._lock:
+            runs = [each.run for each in self._hosted.values()]
+        held = [run.query for run in runs if (run.keep_low, run.keep_high) != (0.0, 1.0)]
+        for name in held:
+            self.set_keep_bounds(name, 0.0, 1.0)
+
     # What it tells
 
     def reports(self) -> tuple[RunReport, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.errors import StoreError, UnstorableError
 from penstock.model import Mode
 from penstock.model.decision import Fault, Govern, to_action
-from penstock.model.fleet import FleetGoalChanged, FleetTick, MoveDone, MoveFailed, MoveFinished
+from penstock.model.fleet import FleetGoalChanged, FleetTick, Move, MoveDone, MoveFailed, MoveFinished, Place
 from penstock.store import forget_old
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ class FleetLoop:
     clock
         Seconds since the epoch.
     mode
-        In observe mode decisions are recorded and nothing is done.
+        In observe mode decisions are recorded, queries that run nowhere are started, and nothing else is done: none is
+        moved and nothing is dropped.
     retention
         How long decisions are kept; for ever where it is left out.
     """
@@ -98,8 +99,7 @@ class FleetLoop:
             if self._closed.is_set():
                 return []
             decisions = self.logic.on_event(event, self._clock())
-            for decision in self.record([*_told(event), *decisions]):
-                self._apply(decision)
+            self._apply_all(self.record([*_told(event), *decisions]))
             return decisions
 
     def set_goal(self, query: QueryName, goal: Goal, asked_by: str) -> list[Decision]:
@@ -141,10 +141,8 @@ class FleetLoop:
         for event in (*self.plant.observe(), FleetTick()):
             self.handle(event)
         self._forget_old()
-        for decision in self.record([]):
-            self._apply(decision)
-        if self.mode is Mode.ACT:
-            self.plant.reconcile()
+        self._apply_all(self.record([]))
+        self.plant.reconcile()
 
     def _forget_old(self) -> None:
         now_s = self._clock()
@@ -177,9 +175,27 @@ class FleetLoop:
                     self._faulted = reason
                     self.record([Fault(cause="cycle", reason=f"{reason}; everything stays as it is")])
 
-    def _apply(self, decision: Decision) -> None:
-        if self.mode is Mode.ACT and not isinstance(decision, Fault | Govern | MoveDone):
-            self.plant.apply(decision)
+    def _apply_all(self, decisions: Sequence[Decision]) -> None:
+        for decision in decisions:
+            if isinstance(decision, Fault | Govern | MoveDone):
+                continue
+            if self.mode is Mode.OBSERVE and not isinstance(decision, Place):
+                self._leave(decision)
+                continue
+            try:
+                self.plant.apply(decision)
+            except Exception as error:
+                # One that cannot be put in force must not keep those behind it from it: they are on record, too.
+                logger.exception("%s could not be put in force", decision)
+                reason = f"{type(error).__name__}: {error}; it stays as it is"
+                self.record([Fault(query=decision.query, cause=f"{decision.kind} not in force", reason=reason)])
+
+    def _leave(self, decision: Decision) -> None:
+        """Only observed: the logic hears that a move was not made, or it would wait for it for ever."""
+        if isinstance(decision, Move):
+            told = "moves are only observed"
+            stays = MoveFailed(decision.query, decision.engine, decision.number, told, running_on=decision.leaves)
+            self._apply_all(self.record(self.logic.on_event(stays, self._clock())))
 
 
 def _told(event: FleetEvent) -> list[Decision]:

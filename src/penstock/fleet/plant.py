@@ -147,6 +147,7 @@ class EngineFleet:
             goal,
             self._spans.streams(name),
             declared.query.writes,
+            task=declared.task,
             prefers=declared.prefers,
             application=declared.application,
             is_guarded=goal.minimum_accuracy < 1.0,
