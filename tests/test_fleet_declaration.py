@@ -117,6 +117,8 @@ QUERY = '[applications.ads]\ncheckpoints = "c"\n[applications.ads.queries.clicks
         ("[engines.left]\nmemory = '1 GB'\n" + QUERY, 2, "write a whole number and a unit"),
         (ENGINE + QUERY + "prefers = ['lift']\n", 6, "did you mean 'left'?"),
         (ENGINE + QUERY + "task = 3\n", 6, "task is 3, a whole number"),
+        (ENGINE + "host_busy = 'sum(up)'\n" + QUERY, 1, "write both, or neither"),
+        (ENGINE + "host_busy = 'sum(up)'\nprometheus = 'here:9090'\n" + QUERY, 3, "write http://HOST:PORT"),
         (ENGINE + QUERY + "[applications.b]\nmodule = []\n", 7, "did you mean 'modules'?"),
         (
             ENGINE + QUERY + QUERY.replace("applications.ads", "applications.b"), 8,

@@ -300,9 +300,16 @@ class EngineHost:
             latency_s=None if status is None else status.latency_s,
             keep_ratio=None if status is None else status.keep_ratio,
             has_guard=self._has_guard(run.query),
+            is_in_batch=self._is_in_batch(hosted),
             error=hosted.error,
             **asdict(totals),
         )
+
+    def _is_in_batch(self, hosted: _Hosted) -> bool:
+        if hosted.state is not RunState.RUNNING or hosted.query is None:
+            return False
+        status = hosted.query.status
+        return bool(status["isTriggerActive"] and status["isDataAvailable"])
 
     def _has_guard(self, query: str) -> bool:
         watched = self._pen.plant.find(query)

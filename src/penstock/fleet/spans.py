@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.model.engine_report import EngineReport, RunReport
 
 _IDLE_AFTER_S = 10.0
-"""A run that finished no batch for so long is reported as idle."""
+"""A run that finished no batch for so long, and is not in the middle of one, is reported as idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class Spans:
                 self._counted[key] = _Counted(report.time_s, run)
                 continue
             span_s = report.time_s - before.time_s
-            if span_s > 0 and (run.batches > before.run.batches or span_s > _IDLE_AFTER_S):
+            is_idle = span_s > _IDLE_AFTER_S and not run.is_in_batch
+            if span_s > 0 and (run.batches > before.run.batches or is_idle):
                 self._counted[key] = _Counted(report.time_s, run)
                 yield self._span(report.name, before.run, run, span_s)
 

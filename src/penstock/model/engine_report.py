@@ -85,6 +85,8 @@ class RunReport:
         When its first and its last batch were done, in seconds since the epoch.
     arrival_rows_per_s, backlog_rows, latency_s, keep_ratio
         As :class:`penstock.report.QueryStatus` has them.
+    is_in_batch
+        Whether it is at work now, on rows that are in none of the totals yet.
     error
         Why it failed, one line.
     """
@@ -113,6 +115,7 @@ class RunReport:
     latency_s: float | None = None
     keep_ratio: float | None = None
     has_guard: bool = False
+    is_in_batch: bool = False
     error: str | None = None
 
     @classmethod
