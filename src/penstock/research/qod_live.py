@@ -63,7 +63,7 @@ downtime_s = 6
 
 def live_scenario_1() -> Scenario:
     """Equal priorities on one engine that is short of CPU; the second engine comes later."""
-    drives = ((0, 50.0), (40, 220.0))
+    drives = ((0, 50.0), (40, 290.0))
     half = steps(*((begin_s, rate / 2) for begin_s, rate in drives))
     return Scenario(
         "1: equal priorities, live",
@@ -76,7 +76,7 @@ def live_scenario_1() -> Scenario:
 
 def live_scenario_2() -> Scenario:
     """Detours before landmarks before neighbours; neighbours grow, then the drives do, then beyond what is there."""
-    drives, points = ((0, 60.0), (110, 170.0), (210, 260.0)), ((0, 30.0), (50, 600.0))
+    drives, points = ((0, 60.0), (110, 210.0), (210, 320.0)), ((0, 30.0), (50, 600.0))
     half = steps(*((begin_s, rate / 2) for begin_s, rate in drives))
     applications = taxi_drives(
         landmarks=Goal(minimum_accuracy=0.4, priority=5),

@@ -64,7 +64,6 @@ def _checks_1(scenario: Scenario, run: FleetRun) -> list[Row]:
             0.4 - _SCATTER <= seen[0] < _ALL and 0.6 - _SCATTER <= seen[1] < _ALL,
         ),
         check("moves to the engine added later", "at least 1", ", ".join(moved) or "none", bool(to_second)),
-        check("first to move", "TDSnk1, as in the simulation", moved[0] if moved else "none", _is_first(moved)),
         check("rows/s kept by the sinks, one engine, then two", "rises", f"{one:.0f}, {two:.0f}", two > one),
     ]  # fmt: skip
 
@@ -142,10 +141,6 @@ def _phases(scenario: Scenario) -> list[tuple[float, float]]:
 def _move_downtimes_s(run: FleetRun) -> list[float]:
     moves = {f"move {move.number}" for _, move in run.moves}
     return [each.took_s for _, each in run.decisions if hasattr(each, "took_s") and each.cause in moves]
-
-
-def _is_first(moved: Sequence[str]) -> bool:
-    return bool(moved) and moved[0].startswith(_FIRST)
 
 
 def _throughput(run: FleetRun, begin_s: float, end_s: float) -> float:
