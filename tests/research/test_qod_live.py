@@ -17,7 +17,7 @@ from penstock.settings import AgentSettings, FleetSettings
 if TYPE_CHECKING:
     from pathlib import Path
 
-OVERHEAD_CORES = 0.45
+OVERHEAD_CORES = 0.5
 """What drivers, broker and loads take of a core of a machine with two."""
 
 
@@ -57,7 +57,7 @@ def test_the_checks_hold_in_the_simulator(number: int) -> None:
     scenario = LIVE_SCENARIOS[number]()
     foreign = dict.fromkeys(("TM1", "TM2"), lambda _: OVERHEAD_CORES)
     scenario = replace(scenario, script=replace(scenario.script, foreign_cores=foreign))
-    run = scenario.run(FleetSettings(waiting_s=2.5, warm_up_s=15, move_after_s=8, downtime_s=6))
+    run = scenario.run(FleetSettings(waiting_s=8.5, warm_up_s=20, move_after_s=8, downtime_s=6))
     missed = [row["what"] for row in live_checks(scenario, run, number) if not row["reached"]]
     assert missed == []
 

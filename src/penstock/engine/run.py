@@ -115,6 +115,7 @@ class _Engine:
             time_s=time.time(),
             busy_cores=None if use is None else use.busy_cores,
             foreign_cores=None if use is None else use.foreign_cores,
+            waited_cores=None if use is None else use.waited_cores,
             lease_left_s=self.lease.left_s,
             queries=self._host.reports(),
         )

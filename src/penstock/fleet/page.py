@@ -1,4 +1,4 @@
-"""The dashboard, API and metrics of a fleet, served by its control process over what engines report."""
+"""The dashboard, API and metrics of a fleet, served by its control process over what engines report (ADR 27)."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from penstock.errors import FleetError, UnknownQueryError
+from penstock.fleet.contention import contended_cores
 from penstock.fleet.figures import Figures
 from penstock.fleet.runs import Order, Runs
 from penstock.fleet.spans import Spans
@@ -142,7 +143,7 @@ class EngineFleet:
         return replace(answer, report=replace(answer.report, busy_cores=host_busy()))
 
     def _seen(self, report: EngineReport) -> EngineSeen:
-        return EngineSeen(FleetEngine(report.name, report.cores, EngineKind(report.kind)), report.busy_cores)
+        return EngineSeen(FleetEngine(report.name, report.cores, EngineKind(report.kind)), contended_cores(report))
 
     def _lose(self, answer: Answer) -> list[FleetEvent]:
         logger.warning("engine %s is lost: %s", answer.engine, answer.lost)

@@ -145,6 +145,8 @@ class EngineReport:
         Cores of those that anybody keeps busy, measured on the host; None where its executors are elsewhere.
     foreign_cores
         Cores of those that processes other than the engine's own keep busy.
+    waited_cores
+        For how much more its own threads were ready to run, and had no core.
     lease_left_s
         How long its queries may run on without a word of the control side; None where it needs none.
     """
@@ -157,6 +159,7 @@ class EngineReport:
     time_s: float
     busy_cores: float | None = None
     foreign_cores: float | None = None
+    waited_cores: float | None = None
     lease_left_s: float | None = None
     queries: tuple[RunReport, ...] = ()
 
