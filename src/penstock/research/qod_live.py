@@ -69,7 +69,7 @@ def live_scenario_1() -> Scenario:
     return Scenario(
         "1: equal priorities, live",
         FleetScript({YELLOW: half, GREEN: half}, [(0, FIRST), *((0, each) for each in taxi_drives()), (110, SECOND)]),
-        until_s=270,
+        until_s=220,
         changes_s=(40.0,),
         marks=((40, "A"), (110, "TM2 added")),
     )

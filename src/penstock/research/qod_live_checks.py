@@ -50,7 +50,7 @@ def _kept(run: FleetRun, task: str, begin_s: float, end_s: float) -> float:
 
 def _checks_1(scenario: Scenario, run: FleetRun) -> list[Row]:
     (load_s, _), (added_s, _) = scenario.marks
-    span, after = (load_s + _SETTLES_S, added_s), (scenario.until_s - 60, scenario.until_s)
+    span, after = (load_s + _SETTLES_S, added_s), (scenario.until_s - 50, scenario.until_s)
     decided = [mean_of(run, name, "accuracy", *span) for name in ("TDSnk1-0", _SECOND)]
     apart = (1 - decided[0]) / (1 - 0.4) - (1 - decided[1]) / (1 - 0.6)
     seen = [measured_accuracy(run, task, *span) for task in (_FIRST, _SECOND)]

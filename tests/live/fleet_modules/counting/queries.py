@@ -36,7 +36,7 @@ def busy(spark: SparkSession, options: dict[str, Any]) -> DataStreamWriter:
     reader = spark.readStream.format("penstock.load").option("profile", options["profile"]).option("partitions", 1)
     rows = guard_rows(reader.option("startEpochSeconds", options["epoch"]).load())
     worked = rows.select("offset").mapInArrow(partial(_work, core_s=options["core_s_per_row"]), "offset long")
-    return worked.writeStream.format("noop").trigger(processingTime="1 second")
+    return worked.writeStream.format("noop").trigger(processingTime="4 seconds")
 
 
 def _work(batches: Iterator[pa.RecordBatch], *, core_s: float) -> Iterator[pa.RecordBatch]:
