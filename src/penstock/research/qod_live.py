@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
     from penstock.fleet.engines import EngineHandle
     from penstock.fleet_declaration import FleetDeclaration
+    from penstock.research.qod_figures import Row
     from penstock.sim.fleet import FleetRun
 
 LATENCY_GOAL_S = 25.0
 TRIGGER_S = 8
-"""Of a core that five queries share, planning their batches takes a third at 3 s, and about a tenth at this one."""
+"""Of a core that five queries share, planning their batches took a third at a trigger of 3 s; it is to be the rows'."""
 PARTITIONS = 2
 _MODULES = Path(__file__).parent / "fleet_modules"
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -114,8 +115,13 @@ def live_scenario_3() -> Scenario:
 LIVE_SCENARIOS: dict[int, Callable[[], Scenario]] = {1: live_scenario_1, 2: live_scenario_2, 3: live_scenario_3}
 
 
-def run_live(scenario: Scenario, *, say: Callable[[str], None], place: Path | None = None) -> FleetRun:
-    """Run a scenario on a broker and engines of its own; all of it is gone afterwards, but for ``place``."""
+def run_live(
+    scenario: Scenario, *, say: Callable[[str], None], place: Path | None = None
+) -> tuple[FleetRun, list[Row]]:
+    """Run a scenario on a broker and engines of its own; gives what was seen of queries, and of engines' cores.
+
+    All of it is gone afterwards, but for ``place``.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-qod-") as scratch:
         where = place or Path(scratch)
         where.mkdir(parents=True, exist_ok=True)
@@ -156,7 +162,7 @@ class _Live:
     place: Path
     say: Callable[[str], None]
 
-    def run(self) -> FleetRun:
+    def run(self) -> tuple[FleetRun, list[Row]]:
         self._make_topics()
         file = self.place / "fleet.toml"
         file.write_text(declaration_of(self.scenario, self.bootstrap), encoding="utf-8")
@@ -196,7 +202,7 @@ class _Live:
             time.sleep(0.5)
         self.say("all queries run")
 
-    def _under_load(self, control: FleetControl) -> FleetRun:
+    def _under_load(self, control: FleetControl) -> tuple[FleetRun, list[Row]]:
         loads = [
             threading.Thread(target=self._send, args=(stream,), daemon=True) for stream in self.scenario.script.rates
         ]
@@ -215,7 +221,7 @@ class _Live:
                 if len(watch.run.time_s) % 10 == 0:
                     self.say(line)
             time.sleep(max(0.0, began_s + int(now_s) + 1.0 - time.time()))
-        return watch.end()
+        return watch.end(), watch.engine_rows()
 
     def _send(self, stream: str) -> None:
         rate, until_s = self.scenario.script.rates[stream], self.scenario.until_s

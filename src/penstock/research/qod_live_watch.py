@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from penstock.fleet.control import FleetControl
     from penstock.model.engine_report import RunReport
     from penstock.research.qod import Scenario
+    from penstock.research.qod_figures import Row
+
+_CORES = ("busy_cores", "foreign_cores", "waited_cores")
 
 
 class LiveWatch:
@@ -36,6 +39,7 @@ class LiveWatch:
         happenings = [each for _, each in scenario.script.happenings]
         self._queries = [each for each in happenings if isinstance(each, SimulatedFleetQuery)]
         self._before: dict[str, RunReport] = {}
+        self._cores: dict[str, list[tuple[float, float, float]]] = {}
         self.run = FleetRun()
 
     def look(self) -> str:
@@ -44,6 +48,8 @@ class LiveWatch:
         run.time_s.append(now_s)
         for name, report in dict(self._fleet.reports).items():
             run.engines.setdefault(name, [0.0] * (len(run.time_s) - 1)).append(report.busy_cores or 0.0)
+            seen = (report.busy_cores or 0.0, report.foreign_cores or 0.0, report.waited_cores or 0.0)
+            self._cores.setdefault(name, []).append(seen)
         told = []
         for name in map(str, self._fleet.standing):
             second = self._second(name)
@@ -59,6 +65,19 @@ class LiveWatch:
                 self.run.decisions.append((record.time_s - self._began_s, decision))
         self.run.downtimes_s = [each.took_s for _, each in self.run.decisions if hasattr(each, "took_s")]
         return self.run
+
+    def engine_rows(self) -> list[Row]:
+        """Of each engine, how busy its cores were on average, with whom, and for how many its threads waited."""
+        return [
+            {
+                "engine": name,
+                **{
+                    what: round(sum(column) / len(column), 3)
+                    for what, column in zip(_CORES, zip(*seen, strict=True), strict=True)
+                },
+            }
+            for name, seen in self._cores.items()
+        ]
 
     def _second(self, name: str) -> QuerySecond:
         standing = self._fleet.standing[QueryName(name)]

@@ -82,10 +82,13 @@ def _live_scenario(number: int, out: Path | None) -> dict[str, object]:
 
     scenario = LIVE_SCENARIOS[number]()
     typer.echo(f"scenario {scenario.name}", err=True)
-    run = run_live(scenario, say=lambda line: typer.echo(line, err=True), place=None if out is None else out / "fleet")
+    run, engines = run_live(
+        scenario, say=lambda line: typer.echo(line, err=True), place=None if out is None else out / "fleet"
+    )
     document: dict[str, object] = {
         "phases": phase_rows(scenario, run),
         "backlog": backlog_rows(scenario, run),
+        "engines": engines,
         "checks": live_checks(scenario, run, number),
     }
     if out is not None:
