@@ -43,6 +43,7 @@ minimum_accuracy = 0.3
 priority = 5
 reads = ["topic:clicks"]
 prefers = ["right"]
+task = "counting"
 
 [applications.shop.queries.orders]
 run = "shop:orders"
@@ -74,6 +75,7 @@ def test_a_whole_file(path: Path) -> None:
     clicks, orders = (fleet.queries[name] for name in ("clicks", "orders"))  # type: ignore[index]
     assert clicks.query.goal == Goal("5 seconds", 0.3, 5)
     assert (clicks.application, clicks.entry, clicks.prefers) == ("ads", "ads.queries:clicks", ("right",))
+    assert clicks.task == "counting"
     assert clicks.options == {"topic": "clicks", "partitions": [0, 1]}
     assert clicks.checkpoint == str(path.parent / "state" / "clicks")
     assert orders.checkpoint == "hdfs://name/orders"
@@ -114,6 +116,9 @@ QUERY = '[applications.ads]\ncheckpoints = "c"\n[applications.ads.queries.clicks
         (ENGINE + QUERY + "options = { day = 2026-01-05 }\n", 6, "option 'day' is 2026-01-05, a date or time"),
         ("[engines.left]\nmemory = '1 GB'\n" + QUERY, 2, "write a whole number and a unit"),
         (ENGINE + QUERY + "prefers = ['lift']\n", 6, "did you mean 'left'?"),
+        (ENGINE + QUERY + "task = 3\n", 6, "task is 3, a whole number"),
+        (ENGINE + "host_busy = 'sum(up)'\n" + QUERY, 1, "write both, or neither"),
+        (ENGINE + "host_busy = 'sum(up)'\nprometheus = 'here:9090'\n" + QUERY, 3, "write http://HOST:PORT"),
         (ENGINE + QUERY + "[applications.b]\nmodule = []\n", 7, "did you mean 'modules'?"),
         (
             ENGINE + QUERY + QUERY.replace("applications.ads", "applications.b"), 8,

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from penstock.model.query import QueryName
 
 KINDS = ("local", "standalone", "yarn", "kubernetes")
-_COMMON_KEYS = ("kind", "memory", "modules", "listen", "address", "token_file", "jars", "spark")
+_COMMON_KEYS = (
+    "kind", "memory", "modules", "listen", "address", "token_file", "jars", "spark", "prometheus", "host_busy",
+)  # fmt: skip
 _EXECUTOR_KEYS = ("executors", "executor_cores", "executor_memory")
 _KEYS_OF: Mapping[str, tuple[str, ...]] = {
     "local": ("cores", "pin"),
@@ -40,11 +42,10 @@ _NEEDED: Mapping[str, Mapping[str, str]] = {
     "kubernetes": {"api_server": 'api_server = "https://HOST:6443"', "image": 'image = "REGISTRY/penstock:latest"'},
 }
 _APPLICATION_KEYS = ("modules", "checkpoints", "queries")
-_RUN_KEYS = ("run", "options", "checkpoint", "prefers")
+_RUN_KEYS = ("run", "options", "checkpoint", "prefers", "task")
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
-_LOOPBACK = "127.0.0.1:0"
-_LARGEST_PORT = 65_535
+_LOOPBACK, _LARGEST_PORT = "127.0.0.1:0", 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,12 @@ class EngineDeclaration:
         Address and port of its agent; port 0 is any that is free.
     address, token_file
         Where the agent of an engine answers that somebody else starts, and the file with its token.
-    place
-        What its kind needs: master, queue, image.
-    executors, executor_cores, executor_memory
-        Of an engine that is not local.
+    place, executors, executor_cores, executor_memory
+        What its kind needs: master, queue, image, and the executors of one that is not local.
     spark
         Any further settings of Spark.
+    prometheus, host_busy
+        Address of a Prometheus, and the PromQL that tells how many cores of its hosts are busy, where it cannot look.
     """
 
     name: str
@@ -90,6 +91,8 @@ class EngineDeclaration:
     executor_memory: str = "1g"
     jars: tuple[str, ...] = ()
     spark: Mapping[str, str] = field(default_factory=dict)
+    prometheus: str | None = None
+    host_busy: str | None = None
 
     @property
     def is_ours(self) -> bool:
@@ -107,7 +110,8 @@ class EngineDeclaration:
 class DeclaredRun:
     """What a query is made of, wherever it runs.
 
-    ``entry`` is the function that builds it, ``prefers`` are engines that are tried first.
+    ``entry`` is the function that builds it, ``prefers`` are engines that are tried first, ``task`` is what it is an
+    instance of, beside others that read other partitions of the same streams.
     """
 
     application: str
@@ -116,6 +120,7 @@ class DeclaredRun:
     checkpoint: str
     options: Mapping[str, Any] = field(default_factory=dict)
     prefers: tuple[str, ...] = ()
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +160,9 @@ class _FleetReader:
 
     def fleet(self, environment: Mapping[str, str] | None, arguments: Mapping[str, object] | None) -> FleetDeclaration:
         self._check_sections()
-        settings = self._reader({name: part for name, part in self._tree.items() if name not in FLEET_SECTIONS})
+        tree = {name: part for name, part in self._tree.items() if name not in FLEET_SECTIONS}
+        # A file of engines alone has no settings, which is no mistake.
+        settings = DeclarationReader(str(self._path), tree, self._lines).settings() if tree else Settings()
         modules = self._modules()
         engines = {name: self._engine(name, part, modules) for name, part in self._tables(("engines",)).items()}
         queries: dict[QueryName, DeclaredRun] = {}
@@ -163,10 +170,6 @@ class _FleetReader:
             self._add_queries(name, queries, engines)
         whole = overlaid(settings, environment=environment, arguments=arguments)
         return FleetDeclaration(self._path, engines, queries, whole)
-
-    def _reader(self, tree: Mapping[str, Any]) -> Settings:
-        # A file of engines alone has no settings, which is no mistake.
-        return DeclarationReader(str(self._path), tree, self._lines).settings() if tree else Settings()
 
     def _check_sections(self) -> None:
         for section, what in (("engines", "engine"), ("applications", "application")):
@@ -215,7 +218,16 @@ class _FleetReader:
             executor_memory=self._memory(path, content, "executor_memory"),
             jars=self._paths(path, content, "jars"),
             spark=self._spark(path, content.get("spark", {})),
+            **self._told_by_prometheus(path, content),
         )
+
+    def _told_by_prometheus(self, path: KeyPath, content: Mapping[str, Any]) -> dict[str, str | None]:
+        told = {key: self._text(path, content, key) for key in ("prometheus", "host_busy")}
+        if (told["prometheus"] is None) is not (told["host_busy"] is None):
+            self._refuse(path, f"engine {path[1]!r} has one of prometheus and host_busy", "write both, or neither")
+        if not (told["prometheus"] or "http://").startswith(("http://", "https://")):
+            self._refuse((*path, "prometheus"), f"prometheus is {told['prometheus']!r}", "write http://HOST:PORT")
+        return told
 
     def _memory(self, path: KeyPath, content: Mapping[str, Any], key: str) -> str:
         text = self._text(path, content, key) or "1g"
@@ -311,7 +323,8 @@ class _FleetReader:
                 problem = f"query {query!r} prefers engine {engine!r}, which is not declared"
                 self._refuse((*path, "prefers"), problem, suggestion(engine, engines))
         checkpoint = self._place(given) if given is not None else f"{self._place(checkpoints or '')}/{query}"
-        return DeclaredRun(application, declared, entry, checkpoint, options, prefers)
+        task = self._text(path, content, "task") or ""
+        return DeclaredRun(application, declared, entry, checkpoint, options, prefers, task)
 
     def _require_json(self, path: KeyPath, options: Mapping[str, Any]) -> None:
         """Options travel to engines as JSON, which has no dates and no infinity."""

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.control.keep_choice import PlannedLoad, choose_keep_ratio
 from penstock.control.keep_ratio import KeepController
+from penstock.control.priority import KeepBounds
 from penstock.estimate.batch_time import BatchTimeModel
 from penstock.model import BatchSignal, Goal, GuardSignal, QueryName, SourceSignal
 from penstock.settings import SheddingSettings
@@ -122,3 +123,18 @@ def test_rows_that_have_waited_for_long_shorten_their_batch() -> None:
     choice = choose_keep_ratio(model(), calm, latency_s=5.0, keep_floor=0.5, late_ratio=0.015)
     assert choice.ratio < 1.0
     assert choice.predicted_s + 3.3 <= 5.0 * 1.02
+
+
+def test_without_a_latency_goal_a_query_keeps_what_others_leave_it() -> None:
+    """A query with no goal of its own keeps to the bounds of whoever plans for all engines, and all when let go."""
+    keep = KeepController(QUERY, Goal(minimum_accuracy=0.3), SheddingSettings())
+    assert keep.answer(None, 1, model(), late_ratio=0.015, is_rerun=False).everything
+    keep.set_keep_bounds(KeepBounds(0.0, 0.6))
+    held = keep.answer(None, 2, model(), late_ratio=0.015, is_rerun=False)
+    assert (held.keep_ratio, held.everything) == (pytest.approx(0.6), False)
+    keep.set_keep_bounds(KeepBounds(0.0, 0.1))
+    assert keep.answer(None, 3, model(), late_ratio=0.015, is_rerun=False).expected["kept_ratio"] == pytest.approx(0.3)
+    rerun = keep.answer(None, 4, model(), late_ratio=0.015, is_rerun=True)
+    assert not rerun.everything  # what an earlier run was told stands
+    keep.set_keep_bounds(KeepBounds())
+    assert keep.answer(None, 5, model(), late_ratio=0.015, is_rerun=False).everything

@@ -23,11 +23,16 @@ class Times(NamedTuple):
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def show(cores: list[tuple[float, float]], own: dict[tuple[int, float], float]) -> None:
+    def show(
+        cores: list[tuple[float, float]],
+        own: dict[tuple[int, float], float],
+        waited: dict[tuple[int, int], int] | None = None,
+    ) -> None:
         times = [Times(*core) for core in cores]
         fake: Any = SimpleNamespace(cpu_times=lambda **_: times)
         monkeypatch.setattr(host_cpu, "psutil", fake)
         monkeypatch.setattr(host_cpu, "_tree_s", lambda: own)
+        monkeypatch.setattr(host_cpu, "_tree_waited_ns", lambda: waited)
 
     return show
 
@@ -56,3 +61,18 @@ def test_two_looks_at_once_tell_nothing(seen: Callable[..., None]) -> None:
     seen([(0.0, 0.0)], {})
     cpu.look(0.0)
     assert cpu.look(0.01) is None
+
+
+def test_how_long_threads_were_ready_and_had_no_core(seen: Callable[..., None]) -> None:
+    """Waiting of threads counts from look to look; one that is new counts from the next look on."""
+    cpu = HostCpu([0])
+    seen([(0.0, 0.0)], {}, {(1, 1): 5_000_000_000})
+    cpu.look(0.0)
+    seen([(10.0, 0.0)], {(1, 0.0): 4.0}, {(1, 1): 6_000_000_000, (1, 2): 2_000_000_000})
+    assert cpu.look(10.0) == CpuUse(busy_cores=1.0, foreign_cores=pytest.approx(0.6), waited_cores=pytest.approx(0.1))
+
+
+def test_the_system_tells_how_long_threads_waited() -> None:
+    """Linux has it for every thread of this process."""
+    found = host_cpu._tree_waited_ns()
+    assert found is None or all(waited >= 0 for waited in found.values())

@@ -18,7 +18,7 @@ from penstock.model import ActionKind, Goal, Mode, QueryName
 from penstock.model.application import QueryDeclaration
 from penstock.model.decision import to_action
 from penstock.model.engine_report import QueryRun, RunState
-from penstock.model.fleet import AccuracyBounds, Move, QueryReport, StreamKeepRatio
+from penstock.model.fleet import AccuracyBounds, EngineSeen, Move, QueryReport, StreamKeepRatio
 from penstock.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def world(tmp_path: Path) -> World:
 def test_a_new_query_is_placed_and_recorded_before_it_starts(world: World) -> None:
     """A query that runs nowhere starts on an engine, and the log has the decision and what came of it."""
     assert world.left.fake.running() == ["clicks"]
-    assert world.kinds()[:2] == [ActionKind.PLACE, ActionKind.MOVE_DONE]
+    assert world.kinds()[:3] == [ActionKind.GOVERN, ActionKind.PLACE, ActionKind.MOVE_DONE]
 
 
 def test_a_move_stops_before_it_starts_and_has_a_larger_number(world: World) -> None:
@@ -285,14 +285,54 @@ def test_what_cannot_be_recorded_is_not_applied(tmp_path: Path) -> None:
     assert ActionKind.MOVE in world.kinds()
 
 
-def test_observing_decides_and_does_nothing(tmp_path: Path) -> None:
-    """In observe mode decisions are on record and no engine is asked for anything."""
+def test_observing_runs_queries_and_moves_none(tmp_path: Path) -> None:
+    """In observe mode queries are placed, since nothing would run without; moves are on record and not made."""
     world = World(tmp_path / "fleet.toml")
-    world.loop.mode = Mode.OBSERVE
-    for _ in range(3):
-        world.loop.cycle()
-    assert world.left.fake.calls == world.right.fake.calls == []
-    assert ActionKind.PLACE in world.kinds()
+    world.loop.set_observe_only(True)
+    world.placed()
+    world.logic.move(CLICKS, "right")
+    world.until(lambda: world.logic.failed, "word of the move that was not made")
+    assert world.logic.failed[0].running_on == "left"
+    assert ActionKind.MOVE in world.kinds()
+    assert ActionKind.FAULT not in world.kinds()
+    assert world.right.fake.calls == []
+    assert [call[0] for call in world.left.fake.calls] == ["start"]
+
+
+def test_observing_drops_nothing(tmp_path: Path) -> None:
+    """Bounds of what a query keeps are decided and on record in observe mode, and never told to its engine."""
+    world = World(tmp_path / "fleet.toml")
+    world.loop.set_observe_only(True)
+    world.placed()
+    told = {"query": CLICKS, "cause": "test", "reason": "test"}
+    decision = AccuracyBounds(**told, low=0.5, high=0.8)  # type: ignore[arg-type]
+    world.loop._apply_all(world.loop.record([decision]))
+    world.loop.cycle()
+    assert [call[0] for call in world.left.fake.calls] == ["start"]
+    assert ActionKind.ACCURACY_BOUNDS in world.kinds()
+    world.loop.set_observe_only(False, asked_by="alice")
+    world.loop.cycle()
+    assert world.left.fake.calls[-1] == ("bounds", "clicks", 0.5, 0.8)
+    assert [record.mode for record in world.store.actions(kinds=(ActionKind.GOVERN,))][-1] is Mode.ACT
+
+
+def test_a_decision_that_cannot_be_put_in_force_keeps_no_other_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each decision stands for itself: one that fails is on record as a fault, and the next is applied."""
+    applied, apply = [], world.fleet.apply
+
+    def fail_once(decision: Any) -> None:
+        if decision.cause == "bad":
+            raise KeyError("clicks")
+        applied.append(decision.cause)
+        apply(decision)
+
+    monkeypatch.setattr(world.fleet, "apply", fail_once)
+    bad, good = (AccuracyBounds(query=CLICKS, cause=cause, reason="", low=0.5, high=0.8) for cause in ("bad", "good"))
+    world.loop._apply_all([bad, good])
+    assert applied == ["good"]
+    assert world.kinds()[-1] is ActionKind.FAULT
 
 
 def test_reports_become_what_was_done_between_two_batches(world: World) -> None:
@@ -308,6 +348,40 @@ def test_reports_become_what_was_done_between_two_batches(world: World) -> None:
     assert [(one.stream, one.read_rows, one.kept_rows, one.backlog_rows) for one in report.inputs] == [
         ("topic:clicks", 600.0, 300.0, 40.0)
     ]
+
+
+def test_a_query_in_the_middle_of_a_batch_is_not_idle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long batch is no lack of load: nothing is said of its query until it is done, or has nothing to do."""
+    monkeypatch.setattr("penstock.fleet.spans._IDLE_AFTER_S", 0.0)
+    world.loop.cycle()
+    states = world.left.fake.states
+
+    def reports() -> list[QueryReport]:
+        return [event for event in world.fleet.observe() if isinstance(event, QueryReport)]
+
+    states["clicks"] = replace(states["clicks"], is_in_batch=True)
+    assert reports() == []
+    states["clicks"] = replace(states["clicks"], is_in_batch=False)
+    assert [report.core_s for report in reports()] == [0.0]
+
+
+def test_prometheus_tells_how_busy_the_hosts_of_an_engine_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an engine cannot look at its hosts, a PromQL query does; where it can, nothing is asked."""
+    asked = []
+
+    def figure(server: str, query: str) -> Callable[[], float | None]:
+        return lambda: asked.append((server, query)) or 1.75  # type: ignore[func-returns-value]
+
+    monkeypatch.setattr("penstock.fleet.plant.prometheus_figure", figure)
+    world = World(tmp_path / "fleet.toml")
+    engines = dict(world.declaration.engines)
+    engines["right"] = replace(engines["right"], prometheus="http://metrics:9090", host_busy="sum(busy)")
+    fleet = EngineFleet(replace(world.declaration, engines=engines), world.handles)
+    renew = world.right.fake.renew
+    monkeypatch.setattr(world.right.fake, "renew", lambda: replace(renew(), busy_cores=None))
+    seen = {event.engine.name: event.host_busy_cores for event in fleet.observe() if isinstance(event, EngineSeen)}
+    assert seen == {"left": 0.25, "right": 1.75}
+    assert asked == [("http://metrics:9090", "sum(busy)")]
 
 
 def test_the_status_tells_engines_and_queries(world: World) -> None:

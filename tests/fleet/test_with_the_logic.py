@@ -25,7 +25,7 @@ QUERIES = {
     "high": QueryDeclaration(Goal("5 seconds", 0.2, 9), reads=("topic:a",)),
     "low": QueryDeclaration(Goal("5 seconds", 0.2, 1), reads=("topic:b",)),
 }
-SETTINGS = {"fleet.every_s": 0.1, "fleet.react_s": 0.1, "fleet.warm_up_s": 0.3}
+SETTINGS = {"fleet.every_s": 0.1, "fleet.react_s": 0.1, "fleet.warm_up_s": 0.3, "fleet.move_after_s": 0.3}
 
 
 class World:
@@ -81,6 +81,28 @@ def test_the_lower_priority_gives_way_on_the_only_engine(tmp_path: Path) -> None
 
     world.until(gives_way, "lower bound of the lower priority")
     assert states["low"].keep_high >= 0.2
+
+
+def test_a_query_moves_to_an_engine_that_is_added_later(tmp_path: Path) -> None:
+    """Where rows are shed and another engine comes, the lower priority moves there and both keep all they can."""
+    world = World(tmp_path / "fleet.toml", ("left", "right"))
+    world.handles["right"].is_up = False
+    world.until(lambda: len(world.running()) == 2, "placement of both on the only engine")
+    world.handles["right"].is_up = True
+    world.until(lambda: world.running() == {"high": "left", "low": "right"}, "move of the lower priority")
+    states = {query: world.handles[name].fake.states for query, name in world.running().items()}
+    world.until(lambda: min(states[query][query].keep_high for query in states) > 0.2, "more than the minimum for both")
+    kinds = [record.action.kind for record in world.store.actions()]
+    assert kinds.count(ActionKind.MOVE) == 1
+    assert ActionKind.FAULT not in kinds
+
+
+def test_instances_of_a_task_are_known_as_such(tmp_path: Path) -> None:
+    """Queries that are declared as instances of one task have one accuracy in the logic's graph."""
+    declaration = declared(tmp_path / "fleet.toml", QUERIES)
+    runs = {name: replace(run, task="both") for name, run in declaration.queries.items()}
+    fleet = EngineFleet(replace(declaration, queries=runs), {})
+    assert {fleet._query(QueryName(name)).task_name for name in QUERIES} == {"both"}
 
 
 def test_queries_of_a_lost_engine_are_placed_on_the_one_that_is_left(tmp_path: Path) -> None:

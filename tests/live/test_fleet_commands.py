@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 
 from live.helpers import wait_until
@@ -101,6 +102,7 @@ def test_a_fleet_from_up_to_down(place: Place) -> None:
         asked = [record.action for record in store.actions() if record.action.kind is ActionKind.GOVERN]
     assert (asked[-1].cause, asked[-1].details["priority"]) == ("asked by alice", 7)
 
+    require_the_page_reaches_the_engine(place)
     control, engines = control_process(place.state), place.engines()
     assert control is not None
     os.kill(int(control["pid"]), signal.SIGKILL)
@@ -116,3 +118,26 @@ def test_a_fleet_from_up_to_down(place: Place) -> None:
     offsets = committed_offsets(place.out)
     assert offsets == list(range(len(offsets)))
     assert place.run("down", "--dir", str(place.state)).code == 2
+
+
+def require_the_page_reaches_the_engine(place: Place) -> None:
+    """The fleet's page shows what its engines report, and a goal that is asked for there is told to the engine."""
+    base, token = place.call("status")["page_url"].split("/#token=")
+    wait_until(lambda: page_row(base, "rows").get("arrival_rows_per_s"), "figures on the page", within_s=60)
+    body = {"engine": place.file.stem, "query": "rows", "priority": 8}
+    httpx.put(f"{base}/api/goal", json=body, headers={"authorization": f"Bearer {token}"}).raise_for_status()
+    home = place.query("rows")["engine"]
+
+    def is_told() -> bool:
+        with open_reader(place.state / "engines" / home / "penstock.db") as store:
+            asked = store.actions(kinds=(ActionKind.GOVERN,))
+        return any(each.action.cause == "asked by page" and each.action.details["priority"] == 8 for each in asked)
+
+    wait_until(is_told, "goal at the engine", within_s=30)
+    assert place.query("rows")["priority"] == 8
+
+
+def page_row(base: str, query: str) -> dict[str, Any]:
+    """What the page shows of a query."""
+    rows = httpx.get(f"{base}/api/fleet").raise_for_status().json()["queries"]
+    return next((dict(row) for row in rows if row["query"] == query), {})

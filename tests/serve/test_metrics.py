@@ -50,3 +50,11 @@ def test_metrics_are_answered_in_the_format_that_prometheus_asks_for(recorded: S
     lines = answer.text.splitlines()
     names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     assert names == {line.split()[2] for line in lines if line.startswith("# HELP")}
+
+
+def test_a_collector_of_opentelemetry_finds_whose_metrics_they_are(recorded: Served) -> None:
+    """Name, version and instance of the service stand in target_info, by OpenTelemetry's names."""
+    ((labels, value),) = families(recorded.client.get("/metrics").text)["target_info"]
+    assert (labels["service_name"], value) == ("penstock", 1.0)
+    assert labels["service_version"]
+    assert labels["service_instance_id"]

@@ -162,6 +162,8 @@ class KeepController:
         known = self.recorded(batch_id)
         if known is not None:
             return known
+        if not is_rerun and self._goal.latency_s is None and (self._state.bounds.high < 1.0 or self.last_ratio < 1.0):
+            return self._at_most(batch_id, self._state.bounds.high)
         if is_rerun or load is None or self._goal.latency_s is None:
             return self._unchanged(
                 batch_id, "an earlier run planned it" if is_rerun else "nothing is known of its load"
@@ -201,6 +203,23 @@ class KeepController:
             everything=everything,
             previous_ratio=self._previous(load.batch_id),
             expected={"kept_ratio": ratio, "batch_duration_s": choice.predicted_s, "demand_rows": load.rows},
+        )
+
+    def _at_most(self, batch_id: int, high: float) -> KeepRatio:
+        """As much as others leave it: without a latency goal of its own there is nothing that it would drop for."""
+        ratio = min(1.0, max(self.keep_floor, high))
+        return self._remember(
+            KeepRatio(
+                query=self._query,
+                cause=f"batch {batch_id}",
+                reason="no latency goal: it keeps as much as is left to it",
+                batch_id=batch_id,
+                keep_ratio=1.0 if ratio >= 1.0 else self._requested(ratio),
+                keep_floor=self.keep_floor,
+                previous_ratio=self._previous(batch_id),
+                everything=ratio >= 1.0,
+                expected={"kept_ratio": ratio},
+            )
         )
 
     def _unchanged(self, batch_id: int, why: str) -> KeepRatio:

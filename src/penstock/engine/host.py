@@ -138,6 +138,14 @@ class EngineHost:
             hosted.run = replace(hosted.run, keep_low=low, keep_high=high)
             self._pen.loop.handle(KeepBoundsChanged(QueryName(query), KeepBounds(low, high)))
 
+    def release_bounds(self) -> None:
+        """Let this engine decide alone what its queries keep: whoever planned for all engines is not heard any more."""
+        with self._lock:
+            runs = [each.run for each in self._hosted.values()]
+        held = [run.query for run in runs if (run.keep_low, run.keep_high) != (0.0, 1.0)]
+        for name in held:
+            self.set_keep_bounds(name, 0.0, 1.0)
+
     # What it tells
 
     def reports(self) -> tuple[RunReport, ...]:
@@ -292,9 +300,16 @@ class EngineHost:
             latency_s=None if status is None else status.latency_s,
             keep_ratio=None if status is None else status.keep_ratio,
             has_guard=self._has_guard(run.query),
+            is_in_batch=self._is_in_batch(hosted),
             error=hosted.error,
             **asdict(totals),
         )
+
+    def _is_in_batch(self, hosted: _Hosted) -> bool:
+        if hosted.state is not RunState.RUNNING or hosted.query is None:
+            return False
+        status = hosted.query.status
+        return bool(status["isTriggerActive"] and status["isDataAvailable"])
 
     def _has_guard(self, query: str) -> bool:
         watched = self._pen.plant.find(query)

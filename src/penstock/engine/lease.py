@@ -40,6 +40,7 @@ class Lease:
         self.length_s = length_s
         self._clock = clock
         self._until_s = clock() + length_s
+        self._heard_s = clock()
         self._lock = threading.Lock()
 
     @property
@@ -52,9 +53,15 @@ class Lease:
         """Whether queries must end; what is over stays over until :meth:`begin`."""
         return bool(self.length_s) and self._clock() >= self._until_s
 
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the control side was last heard, whatever the lease."""
+        return self._clock() - self._heard_s
+
     def renew(self) -> bool:
         """Count from now again; False where it is too late, because somebody else may have the queries by now."""
         with self._lock:
+            self._heard_s = self._clock()
             if self.is_over:
                 return False
             self._until_s = self._clock() + self.length_s

@@ -73,7 +73,7 @@ def run_engine(
         pen = stack.enter_context(attach(spark, settings=own))
         host = EngineHost(declared.name, spark, pen, modules, drain_s=settings.agents.drain_s)
         stack.callback(host.stop_all)
-        engine = _Engine(declared, host, Lease(lease_s, time.monotonic))
+        engine = _Engine(declared, host, Lease(lease_s, time.monotonic), settings.agents.lease_s)
         app = agent_app(host, engine.lease, engine.report, ended.set)
         address, port = declared.listen_at
         access = Access(token=token, reads_need_token=True, names=frozenset({address}))
@@ -87,8 +87,8 @@ def run_engine(
 class _Engine:
     """What is told of the engine as a whole, and what is looked at all the time."""
 
-    def __init__(self, declared: EngineDeclaration, host: EngineHost, lease: Lease) -> None:
-        self.lease = lease
+    def __init__(self, declared: EngineDeclaration, host: EngineHost, lease: Lease, hold_s: float) -> None:
+        self.lease, self._hold_s = lease, hold_s
         self._declared, self._host = declared, host
         own = psutil.Process()
         self._started_s = own.create_time()
@@ -115,6 +115,7 @@ class _Engine:
             time_s=time.time(),
             busy_cores=None if use is None else use.busy_cores,
             foreign_cores=None if use is None else use.foreign_cores,
+            waited_cores=None if use is None else use.waited_cores,
             lease_left_s=self.lease.left_s,
             queries=self._host.reports(),
         )
@@ -126,6 +127,9 @@ class _Engine:
                 logger.warning("nobody has asked for %g s: all queries of this engine end", self.lease.length_s)
                 self._host.stop_all()
                 self.lease.begin()
+            if self.lease.silent_s > self._hold_s:
+                # Bounds of a plan that nobody follows up, such as those of a warm-up, must not stand for ever.
+                self._host.release_bounds()
             if self._cpu is not None:
                 self._use = self._cpu.look(time.monotonic()) or self._use
             self._host.look()

@@ -6,6 +6,7 @@ each engine. Engines run on without it, and a control process that is started ag
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from penstock.errors import FleetError, UnknownQueryError
+from penstock.errors import FleetError, PenstockError, UnknownQueryError
 from penstock.extras import require
 from penstock.fleet.client import AgentClient
 from penstock.fleet.engines import ElsewhereEngine, OwnEngine
 from penstock.fleet.loop import FleetLoop
+from penstock.fleet.page import FleetPage
 from penstock.fleet.plant import EngineFleet
 from penstock.fleet.status import fleet_status
 from penstock.http import Access, GuardedApp, HttpServer, token_at
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from penstock.fleet.engines import EngineHandle
     from penstock.fleet.loop import Deciding
     from penstock.fleet_declaration import FleetDeclaration
+
+logger = logging.getLogger("penstock")
 
 CONTROL_FILE, TOKEN_FILE, STORE_FILE, ENGINES = "control.json", "token", "fleet.db", "engines"
 
@@ -84,6 +88,7 @@ class FleetControl:
         self.handles = handles if handles is not None else self._handles()
         self.fleet = EngineFleet(declaration, self.handles)
         self.store = SqliteStore(self.directory / STORE_FILE)
+        self.page_url: str | None = None
         mode = Mode.OBSERVE if declaration.settings.observe.only else Mode.ACT
         self.loop = FleetLoop(
             logic or make_logic(declaration),
@@ -184,7 +189,7 @@ def control_app(control: FleetControl, end: Callable[[], None]) -> FastAPI:
 
     @app.get("/v1/fleet")
     def fleet() -> dict[str, Any]:
-        return fleet_status(control.fleet, time.time()).to_dict()
+        return {**fleet_status(control.fleet, time.time()).to_dict(), "page_url": control.page_url}
 
     @app.put("/v1/queries/{query}/goal")
     def goal(query: str, asked: GoalChangeRequest) -> dict[str, Any]:
@@ -223,4 +228,21 @@ def run_fleet(
         say(f"the fleet answers at {server.url}; starting {len(control.handles)} engines")
         control.start_engines()
         control.open()
+        page = _page(control)
+        if page is not None:
+            stack.callback(page.stop)
+            control.page_url = page.service.page_url
+            say(f"dashboard: {control.page_url}")
         ended.wait()
+
+
+def _page(control: FleetControl) -> FleetPage | None:
+    """The fleet's page; a port that is taken, or a token that cannot be read, ends no fleet."""
+    declaration = control.declaration
+    try:
+        page = FleetPage(declaration.path.stem, control.loop, control.store.path, declaration.settings.dashboard)
+        page.start()
+    except PenstockError as error:
+        logger.warning("the fleet goes on without its dashboard: %s", error)
+        return None
+    return page

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.errors import StoreError, UnstorableError
 from penstock.model import Mode
 from penstock.model.decision import Fault, Govern, to_action
-from penstock.model.fleet import FleetGoalChanged, FleetTick, MoveDone, MoveFailed, MoveFinished
+from penstock.model.fleet import FleetGoalChanged, FleetTick, Move, MoveDone, MoveFailed, MoveFinished, QueryAdded
 from penstock.store import forget_old
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.model import Goal, QueryName
+    from penstock.model import Goal, QueryName, SeriesPoint
     from penstock.model.decision import Decision
     from penstock.model.fleet import FleetEvent
     from penstock.settings import StoreSettings
@@ -50,6 +50,18 @@ class FleetPlant(Protocol):
         """Put a decision in force, or begin to."""
         ...
 
+    observe_only: bool
+    """Whether engines are told nothing of what their queries may keep."""
+
+    @property
+    def goals(self) -> Mapping[QueryName, Goal]:
+        """What is asked of every query."""
+        ...
+
+    def points(self) -> Sequence[SeriesPoint]:
+        """Figures of what was done since the last call."""
+        ...
+
     def reconcile(self) -> None:
         """Put in force again what stands and is not."""
         ...
@@ -69,7 +81,8 @@ class FleetLoop:
     clock
         Seconds since the epoch.
     mode
-        In observe mode decisions are recorded and nothing is done.
+        In observe mode decisions are recorded, queries that run nowhere are started, and nothing else is done: none is
+        moved and nothing is dropped.
     retention
         How long decisions are kept; for ever where it is left out.
     """
@@ -84,7 +97,8 @@ class FleetLoop:
         mode: Mode = Mode.ACT,
         retention: StoreSettings | None = None,
     ) -> None:
-        self.logic, self.plant, self.store, self.mode = logic, plant, store, mode
+        self.logic, self.plant, self.store = logic, plant, store
+        self.plant.observe_only = mode is Mode.OBSERVE
         self._clock, self._retention, self._forgot_s = clock, retention, 0.0
         self._deciding = threading.RLock()
         self._waiting: list[Decision] = []
@@ -92,30 +106,33 @@ class FleetLoop:
         self._thread: threading.Thread | None = None
         self._faulted = ""
 
+    @property
+    def mode(self) -> Mode:
+        """Whether decisions are applied."""
+        return Mode.OBSERVE if self.plant.observe_only else Mode.ACT
+
+    def set_observe_only(self, observe_only: bool, *, asked_by: str = "user") -> None:  # noqa: FBT001 - the one thing it says
+        """Move nothing and hold nothing to bounds from now on, or do so again; on record with who asked."""
+        with self._deciding:
+            self.plant.observe_only = observe_only
+            told = "decisions are only observed" if observe_only else "decisions are applied again"
+            cause = f"asked by {asked_by}"
+            self.record([_govern(query, goal, cause, told) for query, goal in self.plant.goals.items()])
+
     def handle(self, event: FleetEvent) -> list[Decision]:
         """Decide on an event, record the decisions and apply what is recorded."""
         with self._deciding:
             if self._closed.is_set():
                 return []
             decisions = self.logic.on_event(event, self._clock())
-            for decision in self.record([*_told(event), *decisions]):
-                self._apply(decision)
+            self._apply_all(self.record([*_told(event), *decisions]))
             return decisions
 
     def set_goal(self, query: QueryName, goal: Goal, asked_by: str) -> list[Decision]:
         """Ask something else of a query, on record with who asked."""
         with self._deciding:
             self.plant.set_goal(query, goal, asked_by)
-            asked = Govern(
-                query=query,
-                cause=f"asked by {asked_by}",
-                reason="another goal holds from now on, wherever the query runs",
-                latency_s=goal.latency_s,
-                minimum_accuracy=goal.minimum_accuracy,
-                priority=goal.priority,
-                weight=goal.weight,
-            )
-            self.record([asked])
+            self.record([_govern(query, goal, f"asked by {asked_by}", "another goal holds from now on")])
             return self.handle(FleetGoalChanged(query, goal, asked_by))
 
     def record(self, decisions: Sequence[Decision]) -> list[Decision]:
@@ -141,10 +158,16 @@ class FleetLoop:
         for event in (*self.plant.observe(), FleetTick()):
             self.handle(event)
         self._forget_old()
-        for decision in self.record([]):
-            self._apply(decision)
-        if self.mode is Mode.ACT:
-            self.plant.reconcile()
+        self._apply_all(self.record([]))
+        self.plant.reconcile()
+        self._note()
+
+    def _note(self) -> None:
+        """Keep figures; without them everything goes on."""
+        try:
+            self.store.append_points(self.plant.points())
+        except StoreError as error:
+            logger.debug("figures are not kept: %s", error)
 
     def _forget_old(self) -> None:
         now_s = self._clock()
@@ -177,13 +200,44 @@ class FleetLoop:
                     self._faulted = reason
                     self.record([Fault(cause="cycle", reason=f"{reason}; everything stays as it is")])
 
-    def _apply(self, decision: Decision) -> None:
-        if self.mode is Mode.ACT and not isinstance(decision, Fault | Govern | MoveDone):
-            self.plant.apply(decision)
+    def _apply_all(self, decisions: Sequence[Decision]) -> None:
+        for decision in decisions:
+            if isinstance(decision, Fault | Govern | MoveDone):
+                continue
+            if self.mode is Mode.OBSERVE and isinstance(decision, Move):
+                self._leave(decision)
+                continue
+            try:
+                self.plant.apply(decision)
+            except Exception as error:
+                # One that cannot be put in force must not keep those behind it from it: they are on record, too.
+                logger.exception("%s could not be put in force", decision)
+                reason = f"{type(error).__name__}: {error}; it stays as it is"
+                self.record([Fault(query=decision.query, cause=f"{decision.kind} not in force", reason=reason)])
+
+    def _leave(self, move: Move) -> None:
+        """Only observed: the logic hears that a move was not made, or it would wait for it for ever."""
+        told = "moves are only observed"
+        stays = MoveFailed(move.query, move.engine, move.number, told, running_on=move.leaves)
+        self._apply_all(self.record(self.logic.on_event(stays, self._clock())))
+
+
+def _govern(query: QueryName, goal: Goal, cause: str, reason: str) -> Govern:
+    return Govern(
+        query=query,
+        cause=cause,
+        reason=f"{reason}, wherever the query runs",
+        latency_s=goal.latency_s,
+        minimum_accuracy=goal.minimum_accuracy,
+        priority=goal.priority,
+        weight=goal.weight,
+    )
 
 
 def _told(event: FleetEvent) -> list[Decision]:
-    """What the log says of an event that nobody decided: how a move ended."""
+    """What the log says of an event that nobody decided: which goal a query has, and how a move ended."""
+    if isinstance(event, QueryAdded):
+        return [_govern(event.query.name, event.query.goal, "declared", "its goal holds")]
     if isinstance(event, MoveFailed):
         return [Fault(query=event.query, cause=f"move {event.number}", reason=event.reason)]
     if isinstance(event, MoveFinished):

@@ -6,11 +6,13 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from penstock.errors import FleetError, UnknownQueryError
+from penstock.fleet.contention import contended_cores
+from penstock.fleet.figures import Figures
 from penstock.fleet.runs import Order, Runs
 from penstock.fleet.spans import Spans
 from penstock.model.engine_report import QueryRun, RunState
@@ -28,6 +30,7 @@ from penstock.model.fleet import (
     QueryAdded,
     StreamKeepRatio,
 )
+from penstock.spark.prometheus import prometheus_figure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.fleet.client import Agent
     from penstock.fleet.engines import Answer, EngineHandle
     from penstock.fleet_declaration import FleetDeclaration
-    from penstock.model import Goal, QueryName
+    from penstock.model import Goal, QueryName, SeriesPoint
     from penstock.model.decision import Decision
     from penstock.model.engine_report import EngineReport
     from penstock.model.fleet import FleetEvent
@@ -86,9 +89,16 @@ class EngineFleet:
             engines=lambda: list(handles),
             warm_up_s=settings.fleet.warm_up_s,
         )
+        self._host_busy = {
+            name: prometheus_figure(engine.prometheus, engine.host_busy)
+            for name, engine in declaration.engines.items()
+            if engine.prometheus and engine.host_busy
+        }
         self._spans = Spans(declaration)
         self._late: list[tuple[float, list[FleetEvent]]] = []
         self._asked_by: dict[QueryName, str] = {}
+        self.observe_only = False
+        self._figures = Figures()
         self._is_known = False
         self._lock = threading.Lock()
 
@@ -115,13 +125,25 @@ class EngineFleet:
             events += [event for report in self.reports.values() for event in self._spans.reports(report)]
         return events
 
+    def points(self) -> list[SeriesPoint]:
+        """Figures of batches that were done since the last call, and how busy engines are."""
+        declared = {str(name) for name in self.standing}
+        return [point for report in self.reports.values() for point in self._figures.points(report, declared)]
+
     def _ask_all(self) -> list[Answer]:
         # One that does not answer must not hold up the news of another.
         with ThreadPoolExecutor(max_workers=max(1, len(self.handles))) as pool:
-            return list(pool.map(lambda handle: handle.ask(), self.handles.values()))
+            return list(pool.map(self._ask, self.handles.values()))
+
+    def _ask(self, handle: EngineHandle) -> Answer:
+        """How an engine is; how busy its hosts are is asked of Prometheus where it cannot look itself."""
+        answer, host_busy = handle.ask(), self._host_busy.get(handle.name)
+        if host_busy is None or answer.report is None or answer.report.busy_cores is not None:
+            return answer
+        return replace(answer, report=replace(answer.report, busy_cores=host_busy()))
 
     def _seen(self, report: EngineReport) -> EngineSeen:
-        return EngineSeen(FleetEngine(report.name, report.cores, EngineKind(report.kind)), report.busy_cores)
+        return EngineSeen(FleetEngine(report.name, report.cores, EngineKind(report.kind)), contended_cores(report))
 
     def _lose(self, answer: Answer) -> list[FleetEvent]:
         logger.warning("engine %s is lost: %s", answer.engine, answer.lost)
@@ -147,6 +169,7 @@ class EngineFleet:
             goal,
             self._spans.streams(name),
             declared.query.writes,
+            task=declared.task,
             prefers=declared.prefers,
             application=declared.application,
             is_guarded=goal.minimum_accuracy < 1.0,
@@ -284,6 +307,8 @@ class EngineFleet:
 
         Accuracies count from the application's input on; what is left in front of this guard is divided out.
         """
+        if self.observe_only:
+            return 0.0, 1.0
         standing = self.standing[query]
         # One guard for all streams: what fits is what the stream of which it keeps least leaves.
         keep_high, path_ratio = min(standing.ratios.values(), default=(1.0, 1.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.fleet.contention import CpuParts
 from penstock.model import QueryName
 from penstock.model.engine_report import RunState
 from penstock.model.fleet import QueryReport, StreamReport
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.model.engine_report import EngineReport, RunReport
 
 _IDLE_AFTER_S = 10.0
-"""A run that finished no batch for so long is reported as idle."""
+"""A run that finished no batch for so long, and is not in the middle of one, is reported as idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Spans:
 
     def __init__(self, declaration: FleetDeclaration) -> None:
         self._declaration = declaration
+        self._parts = CpuParts()
         self._counted: dict[tuple[str, int], _Counted] = {}
 
     def streams(self, query: QueryName) -> tuple[str, ...]:
@@ -44,6 +46,7 @@ class Spans:
 
     def reports(self, report: EngineReport) -> Iterator[QueryReport]:
         """What the queries of an engine did since they were last counted."""
+        self._parts.observe(report)
         for run in report.queries:
             if run.state is not RunState.RUNNING or QueryName(run.query) not in self._declaration.queries:
                 continue
@@ -54,7 +57,8 @@ class Spans:
                 self._counted[key] = _Counted(report.time_s, run)
                 continue
             span_s = report.time_s - before.time_s
-            if span_s > 0 and (run.batches > before.run.batches or span_s > _IDLE_AFTER_S):
+            is_idle = span_s > _IDLE_AFTER_S and not run.is_in_batch
+            if span_s > 0 and (run.batches > before.run.batches or is_idle):
                 self._counted[key] = _Counted(report.time_s, run)
                 yield self._span(report.name, before.run, run, span_s)
 
@@ -79,7 +83,7 @@ class Spans:
             QueryName(now.query),
             engine,
             span_s,
-            max(0.0, now.core_s - before.core_s),
+            max(0.0, now.core_s - before.core_s) * self._parts.part(engine),
             inputs,
             dict.fromkeys(writes, now.out_rows - before.out_rows),
             accuracy=kept if now.has_guard and rows > 0 else None,

@@ -61,6 +61,7 @@ class FleetStatus:
     time_s: float
     engines: tuple[EngineLine, ...]
     queries: tuple[QueryLine, ...]
+    page_url: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Give the status as plain data, units in the keys."""
@@ -68,6 +69,7 @@ class FleetStatus:
             "time_s": self.time_s,
             "engines": [asdict(line) for line in self.engines],
             "rows": [asdict(line) for line in self.queries],
+            "page_url": self.page_url,
         }
 
     @classmethod
@@ -77,13 +79,15 @@ class FleetStatus:
             float(tree["time_s"]),
             tuple(EngineLine(**line) for line in tree["engines"]),
             tuple(QueryLine(**line) for line in tree["rows"]),
+            tree.get("page_url"),
         )
 
     def __str__(self) -> str:
         engines = [tuple(_cell(value) for value in asdict(line).values()) for line in self.engines]
         queries = [_query_cells(line) for line in self.queries]
         first = text_table(_ENGINE_HEAD, engines, columns=_COLUMNS, shrink=0)
-        return f"{first}\n\n{text_table(_QUERY_HEAD, queries, columns=_COLUMNS, shrink=len(_QUERY_HEAD) - 1)}"
+        second = text_table(_QUERY_HEAD, queries, columns=_COLUMNS, shrink=len(_QUERY_HEAD) - 1)
+        return f"{first}\n\n{second}" + ("" if self.page_url is None else f"\n\ndashboard: {self.page_url}")
 
 
 def fleet_status(fleet: EngineFleet, now_s: float) -> FleetStatus:

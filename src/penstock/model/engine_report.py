@@ -85,6 +85,8 @@ class RunReport:
         When its first and its last batch were done, in seconds since the epoch.
     arrival_rows_per_s, backlog_rows, latency_s, keep_ratio
         As :class:`penstock.report.QueryStatus` has them.
+    is_in_batch
+        Whether it is at work now, on rows that are in none of the totals yet.
     error
         Why it failed, one line.
     """
@@ -113,6 +115,7 @@ class RunReport:
     latency_s: float | None = None
     keep_ratio: float | None = None
     has_guard: bool = False
+    is_in_batch: bool = False
     error: str | None = None
 
     @classmethod
@@ -142,6 +145,8 @@ class EngineReport:
         Cores of those that anybody keeps busy, measured on the host; None where its executors are elsewhere.
     foreign_cores
         Cores of those that processes other than the engine's own keep busy.
+    waited_cores
+        For how much more its own threads were ready to run, and had no core.
     lease_left_s
         How long its queries may run on without a word of the control side; None where it needs none.
     """
@@ -154,6 +159,7 @@ class EngineReport:
     time_s: float
     busy_cores: float | None = None
     foreign_cores: float | None = None
+    waited_cores: float | None = None
     lease_left_s: float | None = None
     queries: tuple[RunReport, ...] = ()
 

@@ -22,6 +22,7 @@ _RUN_ROWS = 50
 _FEW_ROWS = 16
 
 _GOVERNED = (ActionKind.GOVERN, ActionKind.RELEASE)
+_KEPT = (ActionKind.KEEP_RATIO, ActionKind.STREAM_KEEP)
 _VERDICTS = (ActionKind.INFEASIBLE, ActionKind.HOLD, ActionKind.GOVERN)
 
 
@@ -117,7 +118,7 @@ def read_standing(store: Store, query: QueryName) -> Standing:
     # A governed start sets its first limit before the query runs, so limits count from the last release on.
     released = _newest(store, query, ActionKind.RELEASE)
     after_id = 0 if released is None else released.action_id
-    ratios = store.actions(query=query, kinds=(ActionKind.KEEP_RATIO,), after_id=after_id, last=_RUN_ROWS)
+    ratios = store.actions(query=query, kinds=_KEPT, after_id=after_id, last=_RUN_ROWS)
     keep = ratios[-1] if ratios else None
     same = list(takewhile(lambda entry: is_shedding(entry) == is_shedding(keep), reversed(ratios)))
     return Standing(

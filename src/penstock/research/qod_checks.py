@@ -32,17 +32,17 @@ def checks(scenario: Scenario, run: FleetRun, number: int) -> list[Row]:
 
 
 def _common_checks(scenario: Scenario, run: FleetRun) -> list[Row]:
-    longest = max((_back_after_s(row) for row in backlog_rows(scenario, run)), default=0.0)
-    lowest, warm_up = _lowest_above_minimum(scenario, run), _longest_warm_up_s(run)
+    longest = max((float(row["back_after_s"] or 0) for row in backlog_rows(scenario, run)), default=0.0)
+    lowest, warm_up = lowest_above_minimum(scenario, run), _longest_warm_up_s(run)
     return [
-        _check(
-            "s until backlogs are under 1 s of input, from a change or a move that it leads to",
+        check(
+            "s from a change until backlogs are under 1 s of input, moves that it leads to included",
             f"at most {SETTLED_AFTER_S:g}",
             longest,
             longest <= SETTLED_AFTER_S,
         ),
-        _check("smallest accuracy less its minimum", "not below 0", lowest, lowest >= -_ROUNDING),
-        _check("longest warm-up after a move, s", "under 60 in the paper", warm_up, warm_up < _LONGEST_WARM_UP_S),
+        check("smallest accuracy less its minimum", "not below 0", lowest, lowest >= -_ROUNDING),
+        check("longest warm-up after a move, s", "under 60 in the paper", warm_up, warm_up < _LONGEST_WARM_UP_S),
     ]
 
 
@@ -53,13 +53,16 @@ def _checks_1(run: FleetRun) -> list[Row]:
     moved = [str(move.query) for _, move in run.moves][:2]
     one, two, full = (_throughput(run, begin_s, begin_s + 60) for begin_s in (120, 390, 590))
     return [
-        _check("part given up by TDSnk1 less that by TDSnk2 (A)", "within 0.05", apart, abs(apart) < _SAME),
-        _check(
-            "accuracies in overload, both above their minimum (A)", "0.4 to 1, 0.6 to 1", _text(first, second), shed
+        check("part given up by TDSnk1 less that by TDSnk2 (A)", "within 0.05", apart, abs(apart) < _SAME),
+        check(
+            "accuracies in overload, both above their minimum (A)",
+            "0.4 to 1, 0.6 to 1",
+            values_text(first, second),
+            shed,
         ),
-        _check("first to move to the engine added later", "both TDSnk1", ", ".join(moved), _are_instances(moved)),
-        _check("rows/s kept by the sinks at 450/s, one engine, then two", "rises", f"{one:.0f}, {two:.0f}", two > one),
-        _check("rows/s kept by the sinks at 700/s, two engines", "rises", round(full), full > two),
+        check("first to move to the engine added later", "both TDSnk1", ", ".join(moved), _are_instances(moved)),
+        check("rows/s kept by the sinks at 450/s, one engine, then two", "rises", f"{one:.0f}, {two:.0f}", two > one),
+        check("rows/s kept by the sinks at 700/s, two engines", "rises", round(full), full > two),
         *_agreement(run),
     ]
 
@@ -72,14 +75,17 @@ def _checks_2(run: FleetRun) -> list[Row]:
     before = [_lowest(run, name, 301, moved_s - 1) for name in ranked[1:]]
     late = _late_part(run, "TDSnk2")
     return [
-        _check("KNN grows (B): KNN, TDSnk1", "KNN below 1, TDSnk1 all", _text(low, kept), low < _ALL < kept),
-        _check(
-            "drives grow (C), before a move: lowest of TDSnk1, TDSnk2", "TDSnk1 first", _text(*before), _rise(before)
+        check("KNN grows (B): KNN, TDSnk1", "KNN below 1, TDSnk1 all", values_text(low, kept), low < _ALL < kept),
+        check(
+            "drives grow (C), before a move: lowest of TDSnk1, TDSnk2",
+            "TDSnk1 first",
+            values_text(*before),
+            rises(before),
         ),
-        _check("who makes room for TDSnk2 (C)", "TDSnk1", first, first.startswith("TDSnk1")),
-        _check("drives grow (C): KNN, TDSnk1, TDSnk2", "in order of priority", _text(*grown), _rise(grown)),
-        _check("beyond capacity (D): KNN, TDSnk1, TDSnk2", "in order of priority", _text(*beyond), _rise(beyond)),
-        _check(f"part of TDSnk2's rows later than {LATENCY_GOAL_S:g} s", "at most 0.015", late, late <= _LATE_RATIO),
+        check("who makes room for TDSnk2 (C)", "TDSnk1", first, first.startswith("TDSnk1")),
+        check("drives grow (C): KNN, TDSnk1, TDSnk2", "in order of priority", values_text(*grown), rises(grown)),
+        check("beyond capacity (D): KNN, TDSnk1, TDSnk2", "in order of priority", values_text(*beyond), rises(beyond)),
+        check(f"part of TDSnk2's rows later than {LATENCY_GOAL_S:g} s", "at most 0.015", late, late <= _LATE_RATIO),
     ]
 
 
@@ -88,8 +94,8 @@ def _checks_3(run: FleetRun) -> list[Row]:
     mean, ninth = float(errors.mean()), float(np.percentile(np.abs(errors), 90))
     seen = f"{mean:.2%} +- {errors.std():.1%}"
     return [
-        _check("rate estimate, mean error", "0.4 % +- 6.2 % in the paper", seen, abs(mean) <= _PAPER_MEAN_ERROR),
-        _check("rate estimate, 90th percentile of errors", "0.028 in the paper", ninth, ninth <= _PAPER_NINTH),
+        check("rate estimate, mean error", "0.4 % +- 6.2 % in the paper", seen, abs(mean) <= _PAPER_MEAN_ERROR),
+        check("rate estimate, 90th percentile of errors", "0.028 in the paper", ninth, ninth <= _PAPER_NINTH),
     ]
 
 
@@ -104,7 +110,7 @@ def _agreement(run: FleetRun) -> list[Row]:
         found = [abs(second.current_accuracy - second.accuracy) for second in seconds(run, query, 30, np.inf)]
         apart = float(np.mean(found))
         what = f"{query}: current accuracy against the one decided, mean difference"
-        rows.append(_check(what, f"{paper} in the paper", apart, apart <= paper))
+        rows.append(check(what, f"{paper} in the paper", apart, apart <= paper))
     return rows
 
 
@@ -119,7 +125,8 @@ def _lowest(run: FleetRun, query: str, begin_s: float, end_s: float) -> float:
     return min(second.accuracy for second in seconds(run, query, begin_s, end_s))
 
 
-def _lowest_above_minimum(scenario: Scenario, run: FleetRun) -> float:
+def lowest_above_minimum(scenario: Scenario, run: FleetRun) -> float:
+    """By how much the smallest accuracy of a sink that was decided is above its minimum."""
     specs = [each for _, each in scenario.script.happenings if isinstance(each, SimulatedFleetQuery)]
     return min(
         second.accuracy - spec.query.goal.minimum_accuracy
@@ -127,12 +134,6 @@ def _lowest_above_minimum(scenario: Scenario, run: FleetRun) -> float:
         if spec.query.name in SINKS
         for second in seconds(run, spec.query.name, 0, scenario.until_s)
     )
-
-
-def _back_after_s(row: Row) -> float:
-    """From the change, or from the last move that it led to, until the backlog was small again."""
-    back_s, moved_s = float(row["back_after_s"] or 0), float(row["last_move_after_s"] or 0)
-    return back_s - moved_s if back_s > moved_s else back_s
 
 
 def _longest_warm_up_s(run: FleetRun) -> float:
@@ -146,15 +147,17 @@ def _are_instances(moved: Sequence[str]) -> bool:
     return sorted(moved) == ["TDSnk1-0", "TDSnk1-1"]
 
 
-def _rise(values: Sequence[float]) -> bool:
+def rises(values: Sequence[float]) -> bool:
     """Whether each is at least the one before, the dead band of keep ratios aside."""
     return all(after >= before - 0.02 for before, after in pairwise(values))
 
 
-def _check(what: str, required: str, seen: float | str, is_reached: bool) -> Row:  # noqa: FBT001 - a verdict
+def check(what: str, required: str, seen: float | str, is_reached: bool) -> Row:  # noqa: FBT001 - a verdict
+    """One row: what is looked at, what it must be, what was seen, and whether that is reached."""
     shown = round(seen, 4) if isinstance(seen, float) else seen
     return {"what": what, "required": required, "seen": shown, "reached": bool(is_reached)}
 
 
-def _text(*values: float) -> str:
+def values_text(*values: float) -> str:
+    """Numbers, one after another."""
     return ", ".join(f"{value:.2f}" for value in values)

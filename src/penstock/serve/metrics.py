@@ -78,11 +78,19 @@ class _FleetCollector:
         yield states
         yield from self._engines()
         yield InfoMetricFamily("penstock_build", "The version of Penstock.", value={"version": VERSION})
+        yield InfoMetricFamily("target", "What is scraped, by the names of OpenTelemetry.", value=self._resource())
         leader = self._service.leader
         if leader is not None:
             leads = GaugeMetricFamily("penstock_service_leader", "1 where this instance leads.")
             leads.add_metric((), float(leader.is_leading))
             yield leads
+
+    def _resource(self) -> dict[str, str]:
+        """Attributes of OpenTelemetry's resources, as its rules for Prometheus spell them.
+
+        A collector that scrapes makes ``service.name``, ``service.version`` and ``service.instance.id`` of these.
+        """
+        return {"service_name": "penstock", "service_version": VERSION, "service_instance_id": self._service.instance}
 
     def _engines(self) -> Iterator[Family]:
         states = [model.state.to_dict(now_s=0.0) for model in self._service.fleet.models]

@@ -74,12 +74,13 @@ class Service:
 
         self.fleet = Fleet(engines)
         self.token_file, self.token = token_file, token_at(token_file)
+        self.instance = instance_name()
         self.is_stopping = False
         self.orders: Orders | None = None
         self.leader: Leader | None = None
         if state_file is not None:
             self.orders = Orders(state_file)
-            lease = Lease(state_file, instance_name(), lasts_s=lease_s)
+            lease = Lease(state_file, self.instance, lasts_s=lease_s)
             self.leader = Leader(lease, Forwarding(self.orders, self._addresses))
         self.changes: Changes = Changes(self.fleet, self.orders, self.leader)
         self.registry: CollectorRegistry = make_registry(self)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from penstock.control.fleet.shape import Flags, Floats
 
 
-_FOREIGN_RISE = 0.2
-"""Part of what more is foreign that is believed of one report: nearly all of it after ten."""
+_FOREIGN_NEWEST = 0.15
+"""Weight of the newest report: a batch of some seconds is averaged over, and nearly all is believed after twenty."""
 
 
 @dataclass(slots=True)
@@ -66,14 +66,13 @@ class EngineBook:
         return True
 
     def observe_host(self, name: str, foreign_cores: float) -> None:
-        """Follow what foreign processes take of an engine's cores: up by a little, down at once.
+        """Follow what is taken of an engine's cores by anything but tasks of its queries, its own driver included.
 
-        Reports of an engine and of its queries are of different moments, so a load that rises looks foreign for a
-        moment; what is foreign stays.
+        Reports of an engine and of its queries are of different moments: what a batch takes looks foreign until it is
+        done, and then less than nothing is. Only the average tells; nothing that a single report says is believed.
         """
         known = self._known[self.place[name]]
-        rise = _FOREIGN_RISE * (foreign_cores - known.foreign_cores)
-        known.foreign_cores = min(foreign_cores, known.foreign_cores + max(rise, 0.0))
+        known.foreign_cores += _FOREIGN_NEWEST * (foreign_cores - known.foreign_cores)
 
     @property
     def is_there(self) -> Flags:
@@ -88,7 +87,7 @@ class EngineBook:
     @property
     def foreign_cores(self) -> Floats:
         """Cores that foreign processes keep busy."""
-        return np.array([known.foreign_cores for known in self._known])
+        return np.array([max(0.0, known.foreign_cores) for known in self._known])
 
     def snapshot(self) -> list[dict[str, Any]]:
         """All engines, as plain data."""

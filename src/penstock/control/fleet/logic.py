@@ -125,7 +125,7 @@ class FleetLogic:
             own = event.own_busy_cores
             if own is None:
                 own = float(self.state.table["cores"][self.state.table["engine"] == place].sum())
-            self.state.engines.observe_host(event.engine.name, max(0.0, event.host_busy_cores - own))
+            self.state.engines.observe_host(event.engine.name, event.host_busy_cores - own)
 
     def _lost(self, event: EngineLost) -> None:
         if not self.state.engines.lose(event.engine):

@@ -17,6 +17,8 @@ _COLUMNS = {
     "kept_rows_per_s": 0.0,
     "cores": 0.0,
     "core_s_per_row": math.nan,
+    "cost_core_s": 0.0,
+    "cost_rows": 0.0,
     "backlog_rows": math.nan,
     "arrived_turn": 0.0,
     "kept_turn": 0.0,
@@ -38,7 +40,13 @@ _WAITING_NEWS_S = 1.0
 
 
 def cost_of_a_row(report: QueryReport) -> float | None:
-    """Core-seconds of a row that is kept; None where less than one was.
+    """Core-seconds of a row that is kept; None where less than one was."""
+    rows = costing_rows(report)
+    return report.core_s / rows if rows >= 1.0 else None
+
+
+def costing_rows(report: QueryReport) -> float:
+    """Rows that were kept, and what those that were dropped come to in such rows.
 
     A row that is dropped counts as a twentieth of one: by kept rows alone, a query that drops nearly all of them seems
     ever dearer, is given ever less, and ends with nothing.
@@ -48,13 +56,13 @@ def cost_of_a_row(report: QueryReport) -> float | None:
     >>> from penstock.model.fleet import QueryReport, StreamReport
     >>> from penstock.model.query import QueryName
     >>> inputs = (StreamReport("topic:in", read_rows=1000, kept_rows=100),)
-    >>> round(cost_of_a_row(QueryReport(QueryName("clicks"), "a", span_s=1.0, core_s=0.145, inputs=inputs)), 6)
-    0.001
+    >>> report = QueryReport(QueryName("clicks"), "a", span_s=1.0, core_s=0.145, inputs=inputs)
+    >>> round(costing_rows(report), 6), round(cost_of_a_row(report), 6)
+    (145.0, 0.001)
     """
     kept = float(sum(each.kept_rows for each in report.inputs))
     dropped = max(0.0, float(sum(each.read_rows for each in report.inputs)) - kept)
-    rows = kept + _DROPPED_ROW * dropped
-    return report.core_s / rows if rows >= 1.0 else None
+    return kept + _DROPPED_ROW * dropped
 
 
 class QueryTable:
@@ -121,12 +129,22 @@ class QueryTable:
         self._follow("kept_rows_per_s", "kept_turn", place, kept, keep)
         self._follow("cores", "cores_turn", place, report.core_s / report.span_s, keep)
         self._columns["backlog_rows"][place] = backlog
-        cost = cost_of_a_row(report)
-        if cost is not None and (learn_cost or math.isnan(self["core_s_per_row"][place])):
-            old = float(self["core_s_per_row"][place])
-            part = 0.5 ** (report.span_s / settings.memory_s)
-            self._columns["core_s_per_row"][place] = cost if math.isnan(old) else part * old + (1 - part) * cost
+        if learn_cost or math.isnan(self["core_s_per_row"][place]):
+            self._learn_cost(report, place, 0.5 ** (report.span_s / settings.memory_s))
         return self._is_news(place)
+
+    def _learn_cost(self, report: QueryReport, place: int, keep: float) -> None:
+        """Core-seconds over rows, both as they fade: each row counts alike.
+
+        By reports instead, one of a batch with a single row, which costs as much as its whole batch, would count as
+        much as one with thousands.
+        """
+        rows = costing_rows(report)
+        if rows < 1.0:
+            return
+        core_s = self._columns["cost_core_s"][place] = keep * self["cost_core_s"][place] + report.core_s
+        all_rows = self._columns["cost_rows"][place] = keep * self["cost_rows"][place] + rows
+        self._columns["core_s_per_row"][place] = core_s / all_rows
 
     def _arrived_rows(self, report: QueryReport, place: int, backlog: float) -> float | None:
         """As reported, else what was read and what the backlog grew by (the paper's section 6).
@@ -156,7 +174,10 @@ class QueryTable:
 
     def set_cost(self, name: str, core_s_per_row: float) -> None:
         """What a row costs now that the query is warm: what was measured before does not count any more."""
-        self["core_s_per_row"][self.place[name]] = core_s_per_row
+        place = self.place[name]
+        self["core_s_per_row"][place] = core_s_per_row
+        self["cost_rows"][place] = min(1.0, self["cost_rows"][place])
+        self["cost_core_s"][place] = core_s_per_row * self["cost_rows"][place]
 
     def _is_news(self, place: int) -> bool:
         rate, planned = float(self["arrived_rows_per_s"][place]), float(self["planned_rows_per_s"][place])

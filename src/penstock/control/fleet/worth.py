@@ -23,6 +23,8 @@ MOST_SOURCES, MOST_TARGETS = 16, 16
 """Engines that are looked at in one plan: those that are short of the most, and those with the most room.
 
 Others wait for the next plan; a fleet of hundreds of engines must not compare all with all within a cycle."""
+MOST_ROUNDS = 3
+"""Queries that leave an engine in one plan: beyond a few, what they gain rests on figures that no move has tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +65,60 @@ def worthwhile_moves(
     targets: Flags,
     share_by: str = BY_ACCURACY,
 ) -> list[WorthwhileMove]:
-    """Moves that bring more than they cost, as the plan with them shows: all that seem to, else the first of them."""
+    """Moves that bring more than they cost, as the plans with them show.
+
+    Rounds of at most one move away from each engine, each on the plan that the rounds before lead to: moves that belong
+    together are made together. One after another, each would wait until the one before has warmed up, and rows of a
+    change of load would wait anew every time.
+    """
+    found: list[WorthwhileMove] = []
+    begin, before = load, shares
+    for _ in range(MOST_ROUNDS):
+        moves, after = _round(load, shares, costs, movable, barred, sources, targets, share_by)
+        cost_core_s = sum(move.cost_core_s for move in (*found, *moves))
+        if not moves or costs.gaining_s * realised_cores(begin, before, after) <= cost_core_s:
+            break
+        found += moves
+        movable = movable.copy()
+        movable[[move.instance for move in moves]] = False
+        load, shares = with_moves(load, moves), after
+    return found
+
+
+def _round(
+    load: FleetLoad,
+    shares: FleetShares,
+    costs: MoveCosts,
+    movable: Flags,
+    barred: Indices,
+    sources: Flags,
+    targets: Flags,
+    share_by: str,
+) -> tuple[list[WorthwhileMove], FleetShares]:
+    """All moves that seem to pay if together they do, else the first of them; and what is given out with them."""
     seeming = seeming_moves(load, shares, costs, movable, barred, sources, targets)
     for moves in (seeming, seeming[:1])[: len(seeming)]:
-        gain_core_s = costs.gaining_s * realised_cores(load, shares, moves, share_by)
+        after = share_out(with_moves(load, moves), share_by)
+        gain_core_s = costs.gaining_s * realised_cores(load, shares, after)
         if gain_core_s > sum(move.cost_core_s for move in moves):
-            return [replace(move, gain_core_s=gain_core_s / len(moves)) for move in moves]
-    return []
+            return [replace(move, gain_core_s=gain_core_s / len(moves)) for move in moves], after
+    return [], shares
 
 
-def realised_cores(load: FleetLoad, shares: FleetShares, moves: Sequence[WorthwhileMove], share_by: str) -> float:
-    """Cores more in use for rows once these moves are done; zero where a priority loses and none above it gains.
+def with_moves(load: FleetLoad, moves: Sequence[WorthwhileMove]) -> FleetLoad:
+    """The same load with instances where they are moved to."""
+    engine_of = load.engine_of.copy()
+    engine_of[[move.instance for move in moves]] = [move.engine for move in moves]
+    return replace(load, engine_of=engine_of)
+
+
+def realised_cores(load: FleetLoad, shares: FleetShares, after: FleetShares) -> float:
+    """Cores more in use for rows with what is given out after; zero where a priority loses and none above it gains.
 
     Engines are not alone: a sink whose rows pass through several gains nothing where another of them is full. The
     highest priority for which anything changes must gain; what counts is the most that it and those next below gain
     together.
     """
-    engine_of = load.engine_of.copy()
-    engine_of[[move.instance for move in moves]] = [move.engine for move in moves]
-    after = share_out(replace(load, engine_of=engine_of), share_by)
     grew = load.cores * (after.task_accuracy - shares.task_accuracy)[load.shape.task_of]
     by_priority = np.bincount(load.task_priority[load.shape.task_of], weights=grew)
     changed = np.flatnonzero(np.abs(by_priority) > _NOTICED_CORES)
@@ -136,19 +173,21 @@ def seeming_moves(
     if not leaving.size:
         return []
     ground = _Ground(load, shares, costs, barred)
+    may_move = movable & (load.cores > _ROUNDING)
+    by_room = np.argsort(short, kind="stable")
+    is_open = targets.copy()
     found: list[WorthwhileMove] = []
-    taken: set[int] = set()
-    for source in leaving[np.argsort(-short[leaving], kind="stable")][:MOST_SOURCES]:
-        open_to = np.setdiff1d(np.flatnonzero(targets), [source, *taken])
-        there = np.flatnonzero((load.engine_of == source) & movable & (load.cores > _ROUNDING))
-        if not open_to.size or not there.size or source in taken:
+    for source in leaving[np.argsort(-short[leaving], kind="stable")][:MOST_SOURCES].tolist():
+        open_to = by_room[is_open[by_room] & (by_room != source)][:MOST_TARGETS]
+        on_source = np.flatnonzero(load.engine_of == source)
+        there = on_source[may_move[on_source]]
+        if not open_to.size or not there.size or any(source == move.engine for move in found):
             continue
-        roomiest = open_to[np.argsort(short[open_to], kind="stable")][:MOST_TARGETS]
-        levels = np.unique(ground.priority[(load.engine_of == source) & sheds])[::-1]
-        best = ground.best(int(source), there, roomiest, levels)
+        levels = np.flatnonzero(np.bincount(ground.priority[on_source[sheds[on_source]]]))[::-1]
+        best = ground.best(source, there, open_to, levels)
         if best is not None:
             found.append(best)
-            taken |= {int(source), best.engine}
+            is_open[[source, best.engine]] = False
     return found
 
 
@@ -172,26 +211,48 @@ class _Ground:
         self._lost = by_engine(self._loses, load.engine_of, load.available.size)
         self._stopped = flow_cores(load) * shares.task_accuracy[load.shape.task_of]
         self._lowest = int(self.priority.min(initial=0))
+        self._at_level: dict[int, tuple[Floats, Floats]] = {}
 
     def best(self, source: int, there: Indices, targets: Indices, levels: Indices) -> WorthwhileMove | None:
         """The move of one of these instances to one of these engines that is worth most, if any is worth anything."""
         priority = self.priority
         candidates = there[priority[there] <= levels.max(initial=0)]
-        neighbours = self._lost[targets][None, :] + self._loses[candidates][:, None]
-        cost = self._costs.cost_core_s(self._stopped[candidates][:, None], neighbours)
-        is_barred = self._barred[candidates][:, None] == targets[None, :]
-        for level in (*levels, self._lowest):
-            usable = np.where(priority >= level, self._load.cores, self._least)
-            gain = self._costs.gaining_s * gained_cores(usable, self._load, source, candidates, targets)
-            worth = np.where(is_barred, -np.inf, gain - cost)
-            good = (worth > 0).any(axis=1)
+        if not candidates.size:
+            return None
+        for level in dict.fromkeys((*levels.tolist(), self._lowest)):
+            usable, full = self._usable(level)
+            # A move brings at most what its new engine has left, and what its old one lacks: in a fleet in overload
+            # most need not be looked at more closely.
+            left = self._load.available - full
+            roomy = targets[left[targets] > _ROUNDING]
+            if not roomy.size or self._costs.gaining_s * min(-left[source], left[roomy].max()) <= self._least_cost(
+                candidates, roomy
+            ):
+                continue
+            gain = self._costs.gaining_s * gained_cores(usable, full, self._load.available, source, candidates, roomy)
+            neighbours = self._lost[roomy][None, :] + self._loses[candidates][:, None]
+            cost = self._costs.cost_core_s(self._stopped[candidates][:, None], neighbours)
+            worth = np.where(self._barred[candidates][:, None] == roomy[None, :], -np.inf, gain - cost)
+            good = worth.max(axis=1) > 0
             if good.any():
                 lowest = priority[candidates] == priority[candidates][good].min()
                 row, column = np.unravel_index(np.argmax(np.where(lowest[:, None], worth, -np.inf)), worth.shape)
                 return WorthwhileMove(
-                    int(candidates[row]), int(targets[column]), float(gain[row, column]), float(cost[row, column])
+                    int(candidates[row]), int(roomy[column]), float(gain[row, column]), float(cost[row, column])
                 )
         return None
+
+    def _least_cost(self, candidates: Indices, targets: Indices) -> float:
+        """What none of these moves costs less than."""
+        neighbours = float(self._lost[targets].min() + self._loses[candidates].min())
+        return float(self._costs.cost_core_s(float(self._stopped[candidates].min()), neighbours))
+
+    def _usable(self, level: int) -> tuple[Floats, Floats]:
+        """Cores that each instance could use with all below a priority at their minimum, and the sum on each engine."""
+        if level not in self._at_level:
+            usable = np.where(self.priority >= level, self._load.cores, self._least)
+            self._at_level[level] = usable, by_engine(usable, self._load.engine_of, self._load.available.size)
+        return self._at_level[level]
 
 
 def flow_cores(load: FleetLoad) -> Floats:
@@ -228,10 +289,14 @@ def cores_lost_at_minimum(load: FleetLoad, shares: FleetShares) -> Floats:
     return flow_cores(load) * above[load.shape.task_of]
 
 
-def gained_cores(usable: Floats, load: FleetLoad, source: int, candidates: Indices, targets: Indices) -> Floats:
-    """Cores more in use, for each candidate (row) moved from the source to each target (column)."""
-    full = by_engine(usable, load.engine_of, load.available.size)
-    size, room = usable[candidates][:, None], load.available
+def gained_cores(
+    usable: Floats, full: Floats, room: Floats, source: int, candidates: Indices, targets: Indices
+) -> Floats:
+    """Cores more in use, for each candidate (row) moved from the source to each target (column).
+
+    ``full`` is what all on each engine could use, ``room`` what it has.
+    """
+    size = usable[candidates][:, None]
     before = min(room[source], full[source]) + np.minimum(room[targets], full[targets])[None, :]
     after = np.minimum(room[source], full[source] - size) + np.minimum(room[targets][None, :], full[targets] + size)
     return np.asarray(after - before)

@@ -27,7 +27,10 @@ def qod(
     assessment: Annotated[
         int | None, typer.Option(min=1, max=2, help="Only this assessment: 1 cycle time, 2 rising rate.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of rates and downtimes.")] = 1,
+    live: Annotated[
+        bool, typer.Option("--live", help="On live engines over Kafka, one pinned core each; needs --scenario.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of rates and downtimes, where they are simulated.")] = 1,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for charts (PNG).")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,10 +43,16 @@ def qod(
       penstock experiment qod --out artifacts/qod
       penstock experiment qod --scenario 2
       penstock experiment qod --assessment 2 --json
+      penstock experiment qod --scenario 2 --live
     """
     require("research", "penstock experiment")
+    if live and scenario is None:
+        raise typer.BadParameter("name one with --scenario, each takes some minutes", param_hint="--live")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
+    if live and scenario is not None:
+        _print({"experiment": "qod", f"scenario_{scenario}": _live_scenario(scenario, out)}, as_json=as_json)
+        return
     alone = scenario is not None or assessment is not None
     document: dict[str, object] = {"experiment": "qod", "seed": seed}
     for number in _SCENARIOS:
@@ -52,12 +61,42 @@ def qod(
     for number in _ASSESSMENTS:
         if assessment == number or not alone:
             document[f"assessment_{number}"] = _assess_cycles(out) if number == 1 else _assess_rate(seed, out)
+    _print(document, as_json=as_json)
+
+
+def _print(document: dict[str, object], *, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
     for name, content in document.items():
         if isinstance(content, dict):
             _show(name, content)
+
+
+def _live_scenario(number: int, out: Path | None) -> dict[str, object]:
+    require("kafka", "penstock experiment qod --live")
+    require("serve", "penstock experiment qod --live", "fastapi", "uvicorn", "httpx")
+    from penstock.research.qod_figures import backlog_rows, phase_rows  # noqa: PLC0415 - imports numpy
+    from penstock.research.qod_live import LIVE_SCENARIOS, run_live  # noqa: PLC0415 - as above
+    from penstock.research.qod_live_checks import live_checks  # noqa: PLC0415 - as above
+
+    scenario = LIVE_SCENARIOS[number]()
+    typer.echo(f"scenario {scenario.name}", err=True)
+    run, engines = run_live(
+        scenario, say=lambda line: typer.echo(line, err=True), place=None if out is None else out / "fleet"
+    )
+    document: dict[str, object] = {
+        "phases": phase_rows(scenario, run),
+        "backlog": backlog_rows(scenario, run),
+        "engines": engines,
+        "checks": live_checks(scenario, run, number),
+    }
+    if out is not None:
+        from penstock.research.qod_charts import draw_scenario, draw_topic  # noqa: PLC0415 - imports matplotlib
+
+        draw = draw_topic if number == _SCENARIOS[-1] else draw_scenario
+        document["chart"] = str(draw(scenario, run, out / f"qod-live-scenario-{number}.png").resolve())
+    return document
 
 
 def _scenario(number: int, seed: int, out: Path | None) -> dict[str, object]:

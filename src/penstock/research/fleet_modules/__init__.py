@@ -1,0 +1,1 @@
+"""Application modules of the benchmarks of several engines, which take them from this directory."""
