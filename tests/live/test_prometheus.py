@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -13,11 +16,16 @@ import pytest
 from penstock.bench.serve_load import write_history
 from penstock.model import QueryName
 from penstock.process.ports import free_port
-from penstock.serve.prometheus import Prometheus
+from penstock.serve.prometheus import NODE_CPU, Prometheus
 from penstock.serve.service import Service, open_engines
+from penstock.spark.prometheus import prometheus_figure
 from serve_helpers import wait_for
 
-PROMETHEUS = shutil.which("prometheus")
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROMETHEUS, NODE_EXPORTER = shutil.which("prometheus"), shutil.which("prometheus-node-exporter")
+CORES_IN_USE = 'sum(rate(node_cpu_seconds_total{mode!="idle"}[10s]))'
 
 pytestmark = [
     pytest.mark.live,
@@ -34,12 +42,37 @@ def is_up(client: httpx.Client) -> bool:
         return False
 
 
+@contextmanager
+def stopped_at_the_end(command: list[str]) -> Iterator[None]:
+    """A server for as long as the block lasts."""
+    started = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        started.terminate()
+        started.wait(timeout=20)
+
+
+@contextmanager
+def running_prometheus(place: Path, config: str) -> Iterator[httpx.Client]:
+    """A Prometheus with this configuration, and a client of it."""
+    assert PROMETHEUS is not None
+    (place / "prometheus.yml").write_text(config, encoding="utf-8")
+    address = f"127.0.0.1:{free_port()}"
+    files = (f"--config.file={place / 'prometheus.yml'}", f"--storage.tsdb.path={place / 'data'}")
+    with (
+        stopped_at_the_end([PROMETHEUS, *files, f"--web.listen-address={address}", "--log.level=error"]),
+        httpx.Client(base_url=f"http://{address}", trust_env=False) as client,
+    ):
+        assert wait_for(lambda: is_up(client), within_s=40.0)
+        yield client
+
+
 def test_a_backlog_that_was_scraped_is_read_back(tmp_path: Path) -> None:
     """The value that the page shows comes back through PromQL, and the alert rules are loaded and evaluated."""
     write_history(tmp_path / "shop.db", queries=3, seconds=60.0, until_s=time.time())
     rules = (Path(__file__).parents[2] / "deploy" / "prometheus" / "penstock-alerts.yml").read_text(encoding="utf-8")
     (tmp_path / "rules.yml").write_text(rules, encoding="utf-8")
-    port = free_port()
     engines = open_engines([tmp_path / "shop.db"])
     with Service(engines, token_file=tmp_path / "token") as service:
         config = (
@@ -47,25 +80,41 @@ def test_a_backlog_that_was_scraped_is_read_back(tmp_path: Path) -> None:
             "scrape_configs: [{job_name: penstock, static_configs: "
             f"[{{targets: ['127.0.0.1:{service.server.port}']}}]}}]\n"
         )
-        (tmp_path / "prometheus.yml").write_text(config, encoding="utf-8")
-        assert PROMETHEUS is not None
-        started = subprocess.Popen(
-            [PROMETHEUS, f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}",
-             f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"],
-        )  # fmt: skip
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
-                assert wait_for(lambda: is_up(client), within_s=40.0)
-                source = Prometheus(f"http://127.0.0.1:{port}")
-                row = next(row for row in service.fleet.models[0].rows.values() if row["query"] == "clicks-0000")
-                name = QueryName("clicks-0000")
-                assert wait_for(lambda: source.figures(name).backlog_rows is not None, within_s=40.0)
-                assert source.figures(name).backlog_rows == pytest.approx(row["backlog_rows"])
-                assert source.value('up{job="penstock"}') == 1.0
-                groups = client.get("/api/v1/rules").json()["data"]["groups"]
-                assert {rule["health"] for group in groups for rule in group["rules"]} <= {"ok", "unknown"}
-                source.close()
-        finally:
-            started.terminate()
-            started.wait(timeout=20)
+        with running_prometheus(tmp_path, config) as client:
+            source = Prometheus(str(client.base_url))
+            row = next(row for row in service.fleet.models[0].rows.values() if row["query"] == "clicks-0000")
+            name = QueryName("clicks-0000")
+            assert wait_for(lambda: source.figures(name).backlog_rows is not None, within_s=40.0)
+            assert source.figures(name).backlog_rows == pytest.approx(row["backlog_rows"])
+            assert source.value('up{job="penstock"}') == 1.0
+            groups = client.get("/api/v1/rules").json()["data"]["groups"]
+            assert {rule["health"] for group in groups for rule in group["rules"]} <= {"ok", "unknown"}
+            source.close()
     engines[0].store.close()
+
+
+@pytest.mark.skipif(
+    NODE_EXPORTER is None,
+    reason="there is no node exporter: 'scripts/apt-install prometheus-node-exporter' as root installs it",
+)
+def test_how_busy_a_host_is_comes_from_its_node_exporter(tmp_path: Path) -> None:
+    """Cores in use, as a fleet asks for them, are some and no more than the host has; so is their part of all cores."""
+    assert NODE_EXPORTER is not None
+    port = free_port()
+    config = (
+        "global: {scrape_interval: 1s}\n"
+        f"scrape_configs: [{{job_name: node, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}]\n"
+    )
+    only_cpu = ("--collector.disable-defaults", "--collector.cpu")
+    with (
+        stopped_at_the_end([NODE_EXPORTER, f"--web.listen-address=127.0.0.1:{port}", *only_cpu, "--log.level=error"]),
+        running_prometheus(tmp_path, config) as client,
+    ):
+        host_busy_cores = prometheus_figure(str(client.base_url), CORES_IN_USE)
+        assert wait_for(lambda: host_busy_cores() is not None, within_s=60.0)
+        cores = os.cpu_count() or 1
+        # Rates are of counters that are read a moment too early or late: a little above all cores is all of them.
+        assert 0.0 < (host_busy_cores() or 0.0) <= 1.2 * cores
+        source = Prometheus(str(client.base_url))
+        assert 0.0 <= (source.value(NODE_CPU) or 0.0) <= 1.0
+        source.close()

@@ -16,7 +16,7 @@ from penstock.control.fleet.cpu import by_engine
 from penstock.control.fleet.drops import keep_ratios
 from penstock.control.fleet.plan import FleetLoad, share_out
 from penstock.control.fleet.relief import relieve
-from penstock.control.fleet.worth import MoveCosts, worthwhile_moves
+from penstock.control.fleet.worth import AllowedMoves, MoveCosts, worthwhile_moves
 
 ROUNDING = 1e-6
 DRAWN_IN_VAIN = (HealthCheck.filter_too_much,)
@@ -143,7 +143,7 @@ def test_nobody_goes_back_and_nobody_busy_moves(load: FleetLoad, barred: int, fi
     every = np.ones(engines, dtype=bool)
     moves = relieve(load, names, [f"engine{place}" for place in range(engines)], movable, left, every)
     costs = MoveCosts(downtime_s=1.0, warm_up_s=1.0, payback_s=300.0)
-    chosen = worthwhile_moves(load, share_out(load), costs, movable, left, every, every)
+    chosen = worthwhile_moves(load, share_out(load), costs, AllowedMoves(movable, left, every, every))
     pairs = [*moves.items(), *((move.instance, move.engine) for move in chosen)]
     assert all(movable[instance] and left[instance] != engine for instance, engine in pairs)
 
@@ -158,7 +158,7 @@ def test_a_worthwhile_move_brings_what_it_was_chosen_for(load: FleetLoad) -> Non
     costs = MoveCosts(downtime_s=5.0, warm_up_s=5.0, payback_s=300.0)
     everybody = np.ones(load.engine_of.size, dtype=bool)
     priority = load.task_priority[load.shape.task_of]
-    moves = worthwhile_moves(load, shares, costs, everybody, nobody, every, every)
+    moves = worthwhile_moves(load, shares, costs, AllowedMoves(everybody, nobody, every, every))
     if not moves:
         return
     after = share_out(_relieved(load, {move.instance: move.engine for move in moves}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from penstock.model import ActionKind
 from penstock.serve.api import STATIC
 from penstock.serve.reference import reference_page
 from serve_helpers import Served
@@ -26,6 +27,13 @@ def test_the_page_is_served_with_its_type(recorded: Served) -> None:
     assert recorded.client.get("/").headers["content-type"].startswith("text/html")
     assert "javascript" in recorded.client.get("/static/app.js").headers["content-type"]
     assert recorded.client.get("/static/style.css").headers["content-type"].startswith("text/css")
+
+
+def test_the_log_can_be_narrowed_to_every_kind_of_action() -> None:
+    """A kind of action that the program knows and the page does not could never be looked for there."""
+    listed = re.search(r"const KINDS = \[(.*?)\]", (STATIC / "actions.js").read_text(encoding="utf-8"))
+    assert listed is not None
+    assert re.findall(r'"(\w+)"', listed[1]) == [kind.value for kind in ActionKind]
 
 
 def test_no_file_beside_those_of_the_page_is_served(recorded: Served) -> None:

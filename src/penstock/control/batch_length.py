@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from penstock.estimate.bisection import largest_that_holds
+
 if TYPE_CHECKING:
     from penstock.estimate.batch_time import BatchTimeModel
 
-_BISECTIONS = 30
 _MIN_PART_OF_GOAL = 0.1
 """Length where a trigger interval leaves no time at all: a batch must have some."""
 CATCHING_UP = 1.1
@@ -74,12 +75,11 @@ def longest_in_time_s(goal_s: float, interval_s: float, noise: float, *, late_ra
     >>> round(longest_in_time_s(5.0, 4.0, 0.05, late_ratio=0.02), 2), longest_in_time_s(5.0, 6.0, 0.1, late_ratio=0.02)
     (1.08, 0.5)
     """
-    low, high = 0.0, goal_s
-    for _ in range(_BISECTIONS):
-        length_s = (low + high) / 2
-        is_in_time = late_part(max(interval_s, length_s), length_s, goal_s, noise) <= late_ratio
-        low, high = (length_s, high) if is_in_time else (low, length_s)
-    return max(low, _MIN_PART_OF_GOAL * goal_s)
+
+    def is_in_time(length_s: float) -> bool:
+        return late_part(max(interval_s, length_s), length_s, goal_s, noise) <= late_ratio
+
+    return max(largest_that_holds(is_in_time, 0.0, goal_s), _MIN_PART_OF_GOAL * goal_s)
 
 
 def longest_wait_s(batch_s: float, goal_s: float, noise: float, *, late_ratio: float) -> float:
@@ -90,12 +90,7 @@ def longest_wait_s(batch_s: float, goal_s: float, noise: float, *, late_ratio: f
     >>> [round(longest_wait_s(2.0, 5.0, noise, late_ratio=0.02), 2) for noise in (0.0, 0.1, 0.3)]
     [3.06, 2.95, 2.17]
     """
-    low, high = 0.0, goal_s
-    for _ in range(_BISECTIONS):
-        wait_s = (low + high) / 2
-        is_in_time = late_part(wait_s, batch_s, goal_s, noise) <= late_ratio
-        low, high = (wait_s, high) if is_in_time else (low, wait_s)
-    return low
+    return largest_that_holds(lambda wait_s: late_part(wait_s, batch_s, goal_s, noise) <= late_ratio, 0.0, goal_s)
 
 
 def useful_length_s(goal_s: float, overhead_s: float, read_load: float) -> float:

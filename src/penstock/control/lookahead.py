@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.control.batch_length import late_part
+from penstock.estimate.bisection import largest_that_holds
 
 if TYPE_CHECKING:
     from penstock.control.keep_choice import PlannedLoad
     from penstock.estimate.batch_time import BatchTimeModel
-
-_BISECTIONS = 20
 
 
 def lasts_until_relief(
@@ -81,10 +80,7 @@ def longest_saved_s(
         return float("inf")
     if not lasts(low):
         return low
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if lasts(middle) else (low, middle)
-    return low
+    return largest_that_holds(lasts, low, high)
 
 
 def longest_for_waiting_s(
@@ -99,11 +95,8 @@ def longest_for_waiting_s(
     >>> round(longest_for_waiting_s(20.0, 15.0, 30.0, 0.05, late_ratio=0.01), 1)
     10.0
     """
-    if late_part(waited_s, at_most_s, latency_s, noise) <= late_ratio:
-        return at_most_s
-    low, high = 0.0, at_most_s
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        is_in_time = late_part(waited_s, middle, latency_s, noise) <= late_ratio
-        low, high = (middle, high) if is_in_time else (low, middle)
-    return low
+
+    def is_in_time(batch_s: float) -> bool:
+        return late_part(waited_s, batch_s, latency_s, noise) <= late_ratio
+
+    return at_most_s if is_in_time(at_most_s) else largest_that_holds(is_in_time, 0.0, at_most_s)

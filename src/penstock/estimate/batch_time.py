@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from penstock.estimate.bisection import largest_that_holds
 from penstock.estimate.rls import RecursiveLeastSquares, RlsState
 from penstock.model.evolve import evolve
 
@@ -31,7 +32,6 @@ Parts that move in proportion to themselves would stay nothing for ever.
 _UNKNOWNS = 3
 _RECALLED_BATCHES = 4
 _RESCALED_DOUBT = 0.5
-_BISECTIONS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +202,13 @@ class BatchTimeModel:
 
     def surely_within(self, duration_s: float, ratio: float, *, at_most_rows: float, deviations: float) -> float:
         """Kept rows of a batch that takes no longer than that even if costs are off by so many deviations."""
-        low, high = 0.0, at_most_rows
-        for _ in range(_BISECTIONS):
-            kept_rows = (low + high) / 2
+
+        def is_within(kept_rows: float) -> bool:
             read_rows = kept_rows / ratio
             worst_s = self.predict_s(read_rows, kept_rows) + deviations * self.uncertainty_s(read_rows, kept_rows)
-            low, high = (kept_rows, high) if worst_s <= duration_s else (low, kept_rows)
-        return low
+            return worst_s <= duration_s
+
+        return largest_that_holds(is_within, 0.0, at_most_rows)
 
     def is_certain(self, kept_rows: float, ratio: float, *, within: float) -> bool:
         """Whether the duration of a batch is known to within that part of it."""

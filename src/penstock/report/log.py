@@ -145,10 +145,11 @@ def cells(entry: RecordedAction) -> tuple[str, ...]:
 
 
 def describe_change(entry: RecordedAction) -> str:
-    """Say what an action changed: ``"source 0: 1,000 -> 2,500 rows"``."""
+    """Say what an action changed: ``"source 0: 1,000 -> 2,500 rows"``, or ``"batch 7: 100 -> 42 %"`` of the rows."""
     action = entry.action
     if action.value is None:
         return action.target
-    values = [short_number(number) for number in (action.previous, action.value) if number is not None]
-    change = f"{' -> '.join(values)} {action.unit}".rstrip()
+    scale, unit = (100.0, "%") if action.unit == "ratio" else (1.0, action.unit)
+    values = [short_number(scale * number) for number in (action.previous, action.value) if number is not None]
+    change = f"{' -> '.join(values)} {unit}".rstrip()
     return f"{action.target}: {change}" if action.target else change

@@ -14,6 +14,7 @@ from penstock.control.fleet.needs import load_of
 from penstock.control.fleet.plan import share_out
 from penstock.control.fleet.relief import relieve
 from penstock.control.fleet.worth import (
+    AllowedMoves,
     MoveCosts,
     WorthwhileMove,
     cores_lost_at_minimum,
@@ -77,7 +78,8 @@ class FleetCycle:
             short_names = [name for name, is_short in zip(engines.names, minima_short, strict=True) if is_short]
             self._minima_short_since.update(dict.fromkeys(short_names, now_s))
         costs = MoveCosts(self._state.moves.downtime_s, self._state.moves.warm_up_s, settings.payback_s)
-        moves = worthwhile_moves(load, shares, costs, movable, barred, shedding, quiet, settings.share_by)
+        allowed = AllowedMoves(movable, barred, sources=shedding, targets=quiet)
+        moves = worthwhile_moves(load, shares, costs, allowed, settings.share_by)
         return [self._move(move, load, cause, "sheds rows that fit elsewhere", now_s) for move in moves]
 
     def _relief(

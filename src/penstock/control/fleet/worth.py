@@ -55,15 +55,27 @@ class MoveCosts:
         return np.asarray(self.downtime_s * np.asarray(cores) + self.warm_up_s * np.asarray(neighbours_lose_cores))
 
 
+@dataclass(frozen=True, slots=True)
+class AllowedMoves:
+    """Who may move where: instances that may move, with the engine that each must not go back to (-1 for none).
+
+    ``sources`` and ``targets`` are the engines that may be left, and those that may be moved to.
+    """
+
+    movable: Flags
+    barred: Indices
+    sources: Flags
+    targets: Flags
+
+    def without(self, instances: Sequence[int]) -> AllowedMoves:
+        """The same with these instances staying where they are."""
+        movable = self.movable.copy()
+        movable[list(instances)] = False
+        return replace(self, movable=movable)
+
+
 def worthwhile_moves(
-    load: FleetLoad,
-    shares: FleetShares,
-    costs: MoveCosts,
-    movable: Flags,
-    barred: Indices,
-    sources: Flags,
-    targets: Flags,
-    share_by: str = BY_ACCURACY,
+    load: FleetLoad, shares: FleetShares, costs: MoveCosts, allowed: AllowedMoves, share_by: str = BY_ACCURACY
 ) -> list[WorthwhileMove]:
     """Moves that bring more than they cost, as the plans with them show.
 
@@ -74,29 +86,21 @@ def worthwhile_moves(
     found: list[WorthwhileMove] = []
     begin, before = load, shares
     for _ in range(MOST_ROUNDS):
-        moves, after = _round(load, shares, costs, movable, barred, sources, targets, share_by)
+        moves, after = _round(load, shares, costs, allowed, share_by)
         cost_core_s = sum(move.cost_core_s for move in (*found, *moves))
         if not moves or costs.gaining_s * realised_cores(begin, before, after) <= cost_core_s:
             break
         found += moves
-        movable = movable.copy()
-        movable[[move.instance for move in moves]] = False
+        allowed = allowed.without([move.instance for move in moves])
         load, shares = with_moves(load, moves), after
     return found
 
 
 def _round(
-    load: FleetLoad,
-    shares: FleetShares,
-    costs: MoveCosts,
-    movable: Flags,
-    barred: Indices,
-    sources: Flags,
-    targets: Flags,
-    share_by: str,
+    load: FleetLoad, shares: FleetShares, costs: MoveCosts, allowed: AllowedMoves, share_by: str
 ) -> tuple[list[WorthwhileMove], FleetShares]:
     """All moves that seem to pay if together they do, else the first of them; and what is given out with them."""
-    seeming = seeming_moves(load, shares, costs, movable, barred, sources, targets)
+    seeming = seeming_moves(load, shares, costs, allowed)
     for moves in (seeming, seeming[:1])[: len(seeming)]:
         after = share_out(with_moves(load, moves), share_by)
         gain_core_s = costs.gaining_s * realised_cores(load, shares, after)
@@ -128,13 +132,7 @@ def realised_cores(load: FleetLoad, shares: FleetShares, after: FleetShares) -> 
 
 
 def seeming_moves(
-    load: FleetLoad,
-    shares: FleetShares,
-    costs: MoveCosts,
-    movable: Flags,
-    barred: Indices,
-    sources: Flags,
-    targets: Flags,
+    load: FleetLoad, shares: FleetShares, costs: MoveCosts, allowed: AllowedMoves
 ) -> list[WorthwhileMove]:
     r"""At most one move away from each engine that sheds, where another seems to have room.
 
@@ -149,11 +147,6 @@ def seeming_moves(
     other way round. Among those worth it the lowest priority moves, and of these the one that gains most beyond its
     cost.
 
-    Parameters
-    ----------
-    sources, targets
-        Engines that may be left, and engines that may be moved to.
-
     Examples
     --------
     >>> from penstock.control.fleet.plan import FleetLoad, share_out
@@ -163,19 +156,20 @@ def seeming_moves(
     >>> shape = shape_of([FleetQuery(QueryName("high")), FleetQuery(QueryName("low"))])
     >>> load = FleetLoad(shape, np.array([9, 1]), np.zeros(2), np.zeros(2, dtype=bool), np.zeros(2),
     ...                  np.array([0.7, 0.6]), np.zeros(2), np.zeros(2, dtype=np.intp), np.ones(2))
-    >>> every, nowhere = np.ones(2, dtype=bool), np.full(2, -1)
-    >>> move, = seeming_moves(load, share_out(load), MoveCosts(10.0, 20.0, 300.0), every, nowhere, every, every)
+    >>> every = np.ones(2, dtype=bool)
+    >>> allowed = AllowedMoves(every, barred=np.full(2, -1), sources=every, targets=every)
+    >>> move, = seeming_moves(load, share_out(load), MoveCosts(10.0, 20.0, 300.0), allowed)
     >>> move.instance, move.engine, round(move.gain_core_s, 3), round(move.cost_core_s, 3)
     (1, 1, 87.0, 9.0)
     """
     sheds, short = sheds_on(load, shares)
-    leaving = np.flatnonzero((short > _ROUNDING) & sources)
+    leaving = np.flatnonzero((short > _ROUNDING) & allowed.sources)
     if not leaving.size:
         return []
-    ground = _Ground(load, shares, costs, barred)
-    may_move = movable & (load.cores > _ROUNDING)
+    ground = _Ground(load, shares, costs, allowed.barred)
+    may_move = allowed.movable & (load.cores > _ROUNDING)
     by_room = np.argsort(short, kind="stable")
-    is_open = targets.copy()
+    is_open = allowed.targets.copy()
     found: list[WorthwhileMove] = []
     for source in leaving[np.argsort(-short[leaving], kind="stable")][:MOST_SOURCES].tolist():
         open_to = by_room[is_open[by_room] & (by_room != source)][:MOST_TARGETS]
