@@ -50,6 +50,7 @@ class ShortGoalResult:
     """Plain Spark and Penstock at every load."""
 
     goal_s: float
+    hashes: int
     capacity_rows_per_s: float
     runs: tuple[tuple[float, Measured, Measured], ...]
     """Load in multiples of the capacity, plain Spark, Penstock."""
@@ -65,65 +66,85 @@ class ShortGoalResult:
         return {
             "bench": "short-goal",
             "goal_s": self.goal_s,
+            "hashes_per_row": self.hashes,
             "capacity_rows_per_s": round(self.capacity_rows_per_s),
             "is_met": self.is_met,
             "rows": rows,
         }
 
 
-def bench_short_goal(*, goal_s: float, seconds: float, say: Callable[[str], None]) -> ShortGoalResult:
-    """Measure the capacity in batches of half the goal, then run each load plain and governed."""
+def bench_short_goal(*, goal_s: float, seconds: float, hashes: int, say: Callable[[str], None]) -> ShortGoalResult:
+    """Measure the capacity in batches of half the goal, then run each load plain and governed.
+
+    ``hashes`` is how often each row is hashed: what makes it cost more than being read and counted.
+    """
     runs = []
     with local_session("penstock bench short-goal") as spark:
         register(spark)
         say("measuring the capacity")
-        capacity = _capacity_rows_per_s(spark, _BATCH_PART * goal_s)
+        thin = _Thin(spark, goal_s, hashes)
+        capacity = thin.capacity_rows_per_s()
         for load in LOADS:
-            both = [_run(spark, name, load, capacity, goal_s, seconds) for name in ("plain", "governed")]
+            both = [thin.run(name, load, capacity, seconds) for name in ("plain", "governed")]
             runs.append((load, both[0], both[1]))
             say(
                 f"{load:g} times {capacity:,.0f} rows/s: plain Spark p95 {both[0].latency.p95_s:.2f} s, Penstock "
                 f"{both[1].latency.p95_s:.2f} s, kept {both[1].accuracy:.2f}"
             )
-    return ShortGoalResult(goal_s, capacity, tuple(runs))
+    return ShortGoalResult(goal_s, hashes, capacity, tuple(runs))
 
 
-def _run(
-    spark: SparkSession, name: str, load: float, capacity_rows_per_s: float, goal_s: float, seconds: float
-) -> Measured:
-    calm, full = CALM_LOAD * capacity_rows_per_s, load * capacity_rows_per_s
-    profile = LoadProfile.step(calm, full, CALM_S, CALM_S + seconds + _SPARE_S)
-    epoch_s = time.time()
-    step_s, ended_s = epoch_s + CALM_S, epoch_s + CALM_S + seconds
-    rows = load_frame(spark, profile, epoch_s=epoch_s)
-    if name == "plain":
-        query = _start(rows, name)
-        wait_until(query, ended_s)
-    else:
-        goal = Goal(latency=goal_s, minimum_accuracy=MINIMUM_ACCURACY)
-        with attach(spark, goals={name: goal}, store=MemoryStore()) as pen:
-            query = _start(pen.guard(rows), name)
-            wait_until(query, ended_s)
-    truth = LoadTruth(profile, round(epoch_s * 1000))
-    return measure(name, batch_records(query), truth, goal_s=goal_s, began_s=step_s, ended_s=ended_s)
-
-
-def _capacity_rows_per_s(spark: SparkSession, target_s: float) -> float:
-    def run_batches(limit_rows: int, count: int) -> list[BatchRecord]:
-        profile = LoadProfile.constant(1.0).with_backlog((count + 5) * limit_rows)
-        rows = load_frame(spark, profile, epoch_s=time.time(), limit_rows=limit_rows)
-        return first_batches(_start(rows, "capacity"), count)
-
-    found = find_capacity(run_batches, target_s=target_s, first_rows=_FIRST_ROWS)
-    run_batches(found.limit_rows, _BATCHES_TO_WARM)
-    return find_capacity(
-        run_batches, target_s=target_s, first_rows=found.limit_rows, measured_batches=_CAPACITY_BATCHES
-    ).rows_per_s
-
-
-def _start(rows: DataFrame, name: str) -> StreamingQuery:
+@dataclass(frozen=True, slots=True)
+class _Thin:
     """A thin query: one filter and one small aggregation without a shuffle worth the name."""
-    counted = rows.where(fn.col("offset") % 7 != 0).groupBy((fn.col("offset") % _GROUPS).alias("group")).count()
-    writer = counted.writeStream.format("noop").outputMode("update").queryName(name)
-    query: StreamingQuery = writer.option("checkpointLocation", tempfile.mkdtemp(prefix="penstock-bench-")).start()
-    return query
+
+    spark: SparkSession
+    goal_s: float
+    hashes: int
+
+    def run(self, name: str, load: float, capacity_rows_per_s: float, seconds: float) -> Measured:
+        """Run it for so long at a multiple of its capacity, plain or governed; calm before that."""
+        calm, full = CALM_LOAD * capacity_rows_per_s, load * capacity_rows_per_s
+        profile = LoadProfile.step(calm, full, CALM_S, CALM_S + seconds + _SPARE_S)
+        epoch_s = time.time()
+        step_s, ended_s = epoch_s + CALM_S, epoch_s + CALM_S + seconds
+        rows = load_frame(self.spark, profile, epoch_s=epoch_s)
+        if name == "plain":
+            query = self._start(rows, name)
+            wait_until(query, ended_s)
+        else:
+            goal = Goal(latency=self.goal_s, minimum_accuracy=MINIMUM_ACCURACY)
+            with attach(self.spark, goals={name: goal}, store=MemoryStore()) as pen:
+                query = self._start(pen.guard(rows), name)
+                wait_until(query, ended_s)
+        truth = LoadTruth(profile, round(epoch_s * 1000))
+        return measure(name, batch_records(query), truth, goal_s=self.goal_s, began_s=step_s, ended_s=ended_s)
+
+    def capacity_rows_per_s(self) -> float:
+        """What it does in batches of half the goal, once Java has compiled it."""
+        target_s = _BATCH_PART * self.goal_s
+        found = find_capacity(self._batches, target_s=target_s, first_rows=_FIRST_ROWS)
+        self._batches(found.limit_rows, _BATCHES_TO_WARM)
+        return find_capacity(
+            self._batches, target_s=target_s, first_rows=found.limit_rows, measured_batches=_CAPACITY_BATCHES
+        ).rows_per_s
+
+    def _batches(self, limit_rows: int, count: int) -> list[BatchRecord]:
+        profile = LoadProfile.constant(1.0).with_backlog((count + 5) * limit_rows)
+        rows = load_frame(self.spark, profile, epoch_s=time.time(), limit_rows=limit_rows)
+        return first_batches(self._start(rows, "capacity"), count)
+
+    def _start(self, rows: DataFrame, name: str) -> StreamingQuery:
+        kept = rows.where(fn.col("offset") % 7 != 0)
+        if self.hashes:
+            # In a filter: a column that nobody reads would not be computed.
+            text = fn.aggregate(
+                fn.sequence(fn.lit(1), fn.lit(self.hashes)),
+                fn.col("offset").cast("string"),
+                lambda text, _: fn.sha2(text, 256),
+            )
+            kept = kept.where(text != "")
+        counted = kept.groupBy((fn.col("offset") % _GROUPS).alias("group")).count()
+        writer = counted.writeStream.format("noop").outputMode("update").queryName(name)
+        query: StreamingQuery = writer.option("checkpointLocation", tempfile.mkdtemp(prefix="penstock-bench-")).start()
+        return query

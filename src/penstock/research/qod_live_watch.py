@@ -54,8 +54,9 @@ class LiveWatch:
         for name in map(str, self._fleet.standing):
             second = self._second(name)
             run.queries.setdefault(name, []).append(second)
-            told.append(f"{name} {second.engine or '-'} {second.accuracy:.2f} ({second.backlog_s:.1f} s)")
-        return f"{now_s:.0f} s: " + ", ".join(told)
+            figures = f"{second.accuracy:.2f}, {second.latency_s:.0f} s old, {second.backlog_s:.0f} s behind"
+            told.append(f"{name} {second.engine or '-'} {figures}")
+        return f"{now_s:.0f} s: " + "; ".join(told)
 
     def end(self) -> FleetRun:
         """The run with its decisions."""
