@@ -99,9 +99,11 @@ def _checks_3(scenario: Scenario, run: FleetRun) -> list[Row]:
     doubled, again, fallen = (measured_accuracy(run, _NEIGHBOURS, *span) for span in spans)
     longest = max((float(row["back_after_s"] or 0) for row in backlog_rows(scenario, run)), default=0.0)
     errors = _estimate_errors(scenario, run, spans)
+    (rate,) = scenario.script.rates.values()
+    rates = [f"{rate(at_s):,.0f}" for at_s, _ in scenario.marks]
     return [
         check(
-            "accuracy at 400, 900 and 200 rows/s", "falls, then rises again",
+            f"accuracy at {', '.join(rates)} rows/s", "falls, then rises again",
             values_text(doubled, again, fallen), again < doubled and fallen > again,
         ),
         check(
