@@ -397,7 +397,7 @@ def fanout(
     shape: Annotated[str, typer.Option(help="Graph of queries: 'fanout' or 'chain'.")] = "fanout",
     load: Annotated[float, typer.Option(min=0.5, max=20, help="Load in multiples of what all queries can do.")] = 3.0,
     seconds: Annotated[float, typer.Option(min=5, max=3600, help="Seconds that count, of each run.")] = 30.0,
-    settle: Annotated[float, typer.Option(min=0, max=600, help="Seconds before that, which do not count.")] = 15.0,
+    settle: Annotated[float, typer.Option(min=0, max=600, help="Seconds before that, which do not count.")] = 30.0,
     rounds: Annotated[int, typer.Option(min=1, max=99, help="How often each mode has its turn.")] = 2,
     batch: Annotated[float, typer.Option(min=0.5, max=60, help="Seconds between two batches of a query.")] = 3.0,
     goal: Annotated[float, typer.Option(min=1, max=600, help="Seconds within which a row is to be out.")] = 20.0,
@@ -406,7 +406,8 @@ def fanout(
     """Run queries joined by Kafka topics under more load than fits: ACES, plain Spark and a min-flow chain in turn.
 
     What counts are rows of each result that are out within the goal, in a second, times what a row of it is worth.
-    Plain Spark has a turn with the best limit of its own, too, which is found first.
+    Plain Spark has a turn with the best limit of its own, too, which is found first. Rows that come within the goal
+    of the start are young whatever is done, so as many seconds and half as many more do not count.
 
     For example:
       penstock bench fanout --rounds 5

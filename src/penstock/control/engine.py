@@ -41,6 +41,7 @@ class QueryLoad:
     is_behind: bool = False
     duration_s: float = 0.0
     core_time: BatchTimeState | None = None
+    batches: int = 0
 
     @property
     def is_late(self) -> bool:
@@ -154,6 +155,7 @@ class EngineCoordinator:
             is_behind=(lag_rows or 0.0) > arrivals_rows_per_s * batch_s,
             duration_s=known.duration_s + _BUSY_WEIGHT * (duration_s - known.duration_s),
             core_time=model.snapshot() if model.batches else None,
+            batches=known.batches + 1,
         )
         self._rescale(self._active(now_s))
 
@@ -162,10 +164,17 @@ class EngineCoordinator:
         self._queries.pop(query, None)
 
     def bounds(self, query: QueryName, now_s: float) -> KeepBounds:
-        """What a query's share is held to; no bounds while it is alone, or anybody's cost is unknown."""
+        """What a query's share is held to; no bounds while it is alone, or anybody's cost is unknown.
+
+        But for one: a query whose first batches are late or leave rows waiting has those of lower priority at their
+        minimum until its cost is known, as neighbours are in "Stream-Economics" while a query warms up.
+        """
         active = self._active(now_s)
-        if query not in active or not _is_contended(active):
+        if query not in active:
             return KeepBounds()
+        if not _is_contended(active):
+            own = active[query]
+            return KeepBounds(high=own.minimum_accuracy) if _must_wait(own, active) else KeepBounds()
         shares = self._shares(active)
         own, share = active[query], shares[query]
         # Lower ones that are above their minimum can still give: until then this query need not go below its share.
@@ -256,6 +265,14 @@ def _is_contended(active: Mapping[QueryName, QueryLoad]) -> bool:
     """
     known = (load.core_time.batches if load.core_time else 0 for load in active.values())
     return len(active) > 1 and all(batches >= _BATCHES_TO_KNOW for batches in known)
+
+
+def _must_wait(own: QueryLoad, active: Mapping[QueryName, QueryLoad]) -> bool:
+    """Whether somebody of higher priority is new and has trouble."""
+    return any(
+        load.priority > own.priority and load.batches < _BATCHES_TO_KNOW and (load.is_late or load.is_behind)
+        for load in active.values()
+    )
 
 
 def _busy_cores(known: QueryLoad, now_s: float, core_s: float | None) -> float | None:

@@ -52,7 +52,7 @@ class Autoscaler(Scaler):
     >>> sizes[0], sizes[39]
     (4, 4)
     >>> scaler.decide(seen(600.0, 3_900.0)).reason
-    '6632 rows/s expected within 60 s, 7 executors carry 950 rows/s each'
+    '6632 rows/s expected within 60 s, an executor carries 950 of them: 7 executors'
     """
 
     name: ClassVar[str] = "proactive"
@@ -115,7 +115,8 @@ class Autoscaler(Scaler):
         return towards(
             signal,
             target,
-            f"{expected:.0f} rows/s expected within {ahead_s:g} s, {target} executors carry {each:.0f} rows/s each",
+            f"{expected:.0f} rows/s expected within {ahead_s:.0f} s, an executor carries {each:.0f} of them: "
+            f"{target} {'executor' if target == 1 else 'executors'}",
         )
 
     def _upper(self, signal: ScalingSignal, seen: float, newest: float, ahead_s: float) -> tuple[float, float]:
