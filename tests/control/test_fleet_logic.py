@@ -149,6 +149,24 @@ def test_a_backlog_lowers_accuracy_until_it_is_gone() -> None:
     assert _of(StreamKeepRatio, drained)[-1].value == 1.0
 
 
+def test_a_query_of_higher_priority_is_not_held_while_a_lower_one_warms_up() -> None:
+    """One of low priority that moves in takes nothing from those above it, and they are no part of its cost."""
+    fleet = Fleet()
+    fleet.running(_query("clicks", priority=9), "west")
+    fleet.running(_query("logs", priority=1), "west")
+    fleet.running(_query("ads", priority=1), "east")
+    fleet.running(_query("bids", priority=5), "east")
+    east = [_report(name, "east", rows_per_s=700, core_s_per_row=0.001) for name in ("ads", "bids")]
+    west = [_report(name, "west", rows_per_s=100, core_s_per_row=0.001) for name in ("clicks", "logs")]
+    (move,) = _of(Move, fleet.steps(30, *east, *west))
+    assert isinstance(move, Move)
+    assert (move.query, move.engine) == (ADS, "west")
+    held = _of(AccuracyBounds, fleet.tell(MoveFinished(ADS, "west", move.number, downtime_s=4.0)))
+    assert {str(each.query) for each in held} == {"ads", "logs"}
+    ratios = _of(StreamKeepRatio, fleet.steps(3, *west))
+    assert all(each.query != CLICKS for each in ratios), "it keeps all of its rows"
+
+
 def test_a_query_moves_where_it_pays_and_does_not_come_back() -> None:
     """The lower priority moves to the engine with room, its neighbours are held meanwhile, and it stays away."""
     fleet = Fleet(settings=FleetSettings(stay_s=1000.0))

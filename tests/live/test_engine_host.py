@@ -13,6 +13,7 @@ from live.helpers import actions_of, wait_until
 from penstock.engine.host import EngineHost
 from penstock.engine.modules import ApplicationModules
 from penstock.engine.ownership import Owner, claim, read_owner
+from penstock.engine.pools import pool_of
 from penstock.errors import CheckpointOwnerError, FleetError, ModuleRefusedError, UnknownQueryError
 from penstock.model import ActionKind, Goal
 from penstock.model.engine_report import QueryRun, RunState
@@ -60,7 +61,7 @@ def hosted(stopping: SparkSession, attach: Callable[..., Penstock], tmp_path: Pa
 
 
 def test_a_query_runs_in_its_pool_is_governed_reported_and_stopped(hosted: Hosted) -> None:
-    """It has a pool of its own, a goal, an owner beside its checkpoint, and figures; once stopped it stays so."""
+    """It has the pool of its priority, a goal, an owner beside its checkpoint, figures; stopped, it stays so."""
     host, run = hosted.host, hosted.run()
     host.prepare(run)
     host.start(run)
@@ -72,7 +73,7 @@ def test_a_query_runs_in_its_pool_is_governed_reported_and_stopped(hosted: Hoste
     assert report.rows == sum(report.source_rows) > 0
     assert report.kept_rows == report.rows
     assert report.first_batch_s is not None
-    assert pools_of(hosted.spark) >= {"rows"}
+    assert pools_of(hosted.spark) >= {pool_of(run.priority)}
     assert actions_of(hosted.pen.store, "rows", ActionKind.GOVERN)[0].details["latency_s"] == 10.0
     assert read_owner(hosted.folder()) == Owner("counting", "rows", "left", 1)
     assert host.start(run).number == 1, "the same run again is no second one"

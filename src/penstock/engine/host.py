@@ -16,6 +16,7 @@ from penstock.control.events import KeepBoundsChanged
 from penstock.control.priority import KeepBounds
 from penstock.engine.meter import RunMeter, RunTotals
 from penstock.engine.ownership import Owner, claim, read_owner
+from penstock.engine.pools import pool_of
 from penstock.errors import FleetError, UnknownQueryError
 from penstock.model import QueryName
 from penstock.model.engine_report import RunReport, RunState
@@ -189,7 +190,7 @@ class EngineHost:
         writer = self._take_prepared(run) or self._build(run)
         self._claim(run)
         # The query's own thread inherits the pool of the thread that starts it.
-        self._spark.sparkContext.setLocalProperty(_POOL, run.query)
+        self._spark.sparkContext.setLocalProperty(_POOL, pool_of(run.served_priority or run.priority))
         self._pen.loop.handle(KeepBoundsChanged(QueryName(run.query), KeepBounds(run.keep_low, run.keep_high)))
         named = writer.queryName(run.query).option("checkpointLocation", run.checkpoint)
         return self._pen.govern(named, run.goal).start()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
+from penstock.control.fleet.needs import served_priorities
 from penstock.errors import FleetError, UnknownQueryError
 from penstock.fleet.contention import contended_cores
 from penstock.fleet.figures import Figures
@@ -300,6 +301,7 @@ class EngineFleet:
             weight=goal.weight,
             keep_low=low,
             keep_high=high,
+            served_priority=served_priorities([self._query(name) for name in self.declaration.queries])[query],
         )
 
     def _bounds(self, query: QueryName) -> tuple[float, float]:

@@ -44,6 +44,8 @@ class QueryRun:
         Its goal.
     keep_low, keep_high
         Bounds of what it keeps of its rows, until others are told.
+    served_priority
+        The highest priority of the results that its rows go into; None where that is its own.
     """
 
     application: str
@@ -58,6 +60,7 @@ class QueryRun:
     weight: float = 1.0
     keep_low: float = 0.0
     keep_high: float = 1.0
+    served_priority: int | None = None
 
     @property
     def goal(self) -> Goal:

@@ -19,6 +19,7 @@ from penstock.control.fleet.worth import (
     WorthwhileMove,
     cores_lost_at_minimum,
     flow_cores,
+    lost_beside,
     sheds_on,
     worthwhile_moves,
 )
@@ -47,7 +48,7 @@ class FleetCycle:
     def run(self, cause: str, now_s: float) -> list[Decision]:
         """Everything that follows from what is known now."""
         state = self._state
-        load = load_of(state.graph, state.table, state.engines, state.settings, state.warming_engines())
+        load = load_of(state.graph, state.table, state.engines, state.settings, state.warming_priority())
         shares = share_out(load, state.settings.share_by)
         state.table.mark_planned()
         decisions = self._moves(load, shares, cause, now_s)
@@ -93,9 +94,13 @@ class FleetCycle:
         instances, targets = np.array(list(found), dtype=np.intp), np.array(list(found.values()), dtype=np.intp)
         sources = load.engine_of[instances]
         loses = cores_lost_at_minimum(load, shares)
-        lost = by_engine(loses, load.engine_of, load.available.size)
+        priority = load.task_priority[load.shape.task_of]
+        lost = sum(
+            float(lost_beside(loses, load, int(priority[instances[targets == target]].max()))[target])
+            for target in np.unique(targets).tolist()
+        )
         stopped = (flow_cores(load) * shares.task_accuracy[load.shape.task_of])[instances].sum()
-        cost_core_s = float(costs.cost_core_s(stopped, lost[np.unique(targets)].sum() + loses[instances].sum()))
+        cost_core_s = float(costs.cost_core_s(stopped, lost + loses[instances].sum()))
         short = np.maximum(0.0, load.short_cores[np.unique(sources)])
         gain_core_s = float(short.sum()) * costs.gaining_s
         if gain_core_s <= cost_core_s:
@@ -233,10 +238,10 @@ class FleetCycle:
         return decisions
 
     def warm_up_bounds(self) -> list[Decision]:
-        """Hold all on an engine to their minimum while somebody warms up there, and let them go afterwards."""
+        """Hold all of no higher priority to their minimum while somebody warms up beside them; let go afterwards."""
         state = self._state
-        warming = state.warming_engines()
-        held = np.isin(state.table["engine"], np.array(list(warming), dtype=float))
+        warming, engine_of = state.warming_engines(), state.table["engine"].astype(np.intp)
+        held = state.warming_priority()[engine_of] >= state.served_priority
         decisions: list[Decision] = []
         for place in np.flatnonzero(held != (state.table["is_held"] > 0)).tolist():
             query = state.queries[state.table.names[place]]
@@ -246,7 +251,7 @@ class FleetCycle:
                 AccuracyBounds(
                     query=query.name, cause=f"warm-up on {engine}", low=minimum, high=minimum,
                     until_s=warming[state.engine_place(query.name)],
-                    reason=f"a query warms up on {engine}; until then all there run at their minimum accuracy",
+                    reason=f"a query warms up on {engine}; until then all of no higher priority run at their minimum",
                 )
                 if held[place]
                 else AccuracyBounds(

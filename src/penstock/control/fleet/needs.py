@@ -13,12 +13,13 @@ from penstock.control.fleet.plan import FleetLoad
 from penstock.control.fleet.shape import shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from penstock.control.fleet.engines import EngineBook
     from penstock.control.fleet.shape import Flags, FleetShape, Floats, Indices
     from penstock.control.fleet.table import QueryTable
     from penstock.model.fleet import FleetQuery
+    from penstock.model.query import QueryName
     from penstock.settings import FleetSettings
 
 
@@ -33,6 +34,31 @@ class FleetGraph:
     drain_s: Floats
 
 
+def served_priorities(queries: Sequence[FleetQuery]) -> dict[QueryName, int]:
+    """Of each query, the highest priority of the results that its rows go into (Eq. 1).
+
+    Examples
+    --------
+    >>> from penstock.model.fleet import FleetQuery
+    >>> from penstock.model.goal import Goal
+    >>> from penstock.model.query import QueryName
+    >>> parse = FleetQuery(QueryName("parse"), reads=("topic:in",), writes=("drives",))
+    >>> detours = FleetQuery(QueryName("detours"), Goal(priority=9), reads=("drives",))
+    >>> served_priorities([parse, detours])
+    {'parse': 9, 'detours': 9}
+    """
+    shape = shape_of(queries)
+    served = shape.of_sinks(_task_priority(shape, queries)[shape.sinks].astype(float)).astype(int)[shape.task_of]
+    return {query.name: priority for query, priority in zip(queries, served.tolist(), strict=True)}
+
+
+def _task_priority(shape: FleetShape, queries: Sequence[FleetQuery]) -> Indices:
+    """Of each task, the highest that one of its instances is given."""
+    priority = np.zeros(len(shape.tasks), dtype=np.intp)
+    np.maximum.at(priority, shape.task_of, np.array([query.goal.priority for query in queries], dtype=np.intp))
+    return priority
+
+
 def graph_of(queries: Sequence[FleetQuery], settings: FleetSettings) -> FleetGraph:
     """Graph, priorities and minima of these queries.
 
@@ -41,8 +67,7 @@ def graph_of(queries: Sequence[FleetQuery], settings: FleetSettings) -> FleetGra
     """
     shape = shape_of(queries)
     tasks = len(shape.tasks)
-    priority, minimum, unguarded = np.zeros(tasks, dtype=np.intp), np.zeros(tasks), np.zeros(tasks)
-    np.maximum.at(priority, shape.task_of, np.array([query.goal.priority for query in queries], dtype=np.intp))
+    priority, minimum, unguarded = _task_priority(shape, queries), np.zeros(tasks), np.zeros(tasks)
     least = np.array([query.goal.minimum_accuracy if query.is_guarded else 1.0 for query in queries])
     np.maximum.at(minimum, shape.task_of, least)
     np.maximum.at(unguarded, shape.task_of, np.array([0.0 if query.is_guarded else 1.0 for query in queries]))
@@ -61,9 +86,12 @@ def _with_upstream(shape: FleetShape, floor: Floats) -> Floats:
 
 
 def load_of(
-    graph: FleetGraph, table: QueryTable, engines: EngineBook, settings: FleetSettings, warming: Mapping[int, object]
+    graph: FleetGraph, table: QueryTable, engines: EngineBook, settings: FleetSettings, warming: Indices
 ) -> FleetLoad:
-    """What all queries ask for now; ``warming`` has the places of engines on which somebody warms up."""
+    """What all queries ask for now.
+
+    ``warming`` is the highest priority that warms up on each engine, 0 for none, and at last for nowhere.
+    """
     shape = graph.shape
     engine_of = table["engine"].astype(np.intp)
     arrived = table["arrived_rows_per_s"]
@@ -83,7 +111,7 @@ def load_of(
         shape=shape,
         priority=graph.priority,
         minimum=graph.minimum,
-        locked=_locked(shape, engine_of, warming, len(engines.names)),
+        locked=_locked(graph, engine_of, warming),
         floor=graph.floor,
         cores=cores,
         backlog_cores=np.minimum(backlog_cores(cost, waiting, upstream, graph.drain_s), most),
@@ -92,14 +120,13 @@ def load_of(
     )
 
 
-def _locked(shape: FleetShape, engine_of: Indices, warming: Mapping[int, object], engines: int) -> Flags:
-    """Sinks behind any task with an instance on an engine where somebody warms up."""
-    locked = np.zeros(shape.sinks.size, dtype=bool)
-    if not warming:
-        return locked
-    is_warming = np.zeros(engines, dtype=bool)
-    is_warming[list(warming)] = True
-    tasks = np.zeros(len(shape.tasks), dtype=bool)
-    tasks[shape.task_of[(engine_of >= 0) & is_warming[engine_of]]] = True
-    locked[shape.pair_sink[tasks[shape.pair_task]]] = True
-    return locked
+def _locked(graph: FleetGraph, engine_of: Indices, warming: Indices) -> Flags:
+    """Sinks of no higher priority than one that warms up on an engine of any task before them."""
+    shape = graph.shape
+    if not warming.any():
+        return np.zeros(shape.sinks.size, dtype=bool)
+    beside = np.zeros(len(shape.tasks), dtype=np.intp)
+    np.maximum.at(beside, shape.task_of, warming[engine_of])
+    highest = np.zeros(shape.sinks.size, dtype=np.intp)
+    np.maximum.at(highest, shape.pair_sink, beside[shape.pair_task])
+    return np.asarray(highest >= graph.priority)

@@ -97,6 +97,12 @@ class FleetState:
         shape = self.graph.shape
         return float(shape.of_sinks(self.graph.minimum)[shape.task_of[self.table.place[query]]])
 
+    @property
+    def served_priority(self) -> Indices:
+        """Of each query, the highest priority of the results that its rows go into (Eq. 1)."""
+        shape = self.graph.shape
+        return shape.of_sinks(self.graph.priority.astype(float)).astype(np.intp)[shape.task_of]
+
     # ---- keep ratios in force ------------------------------------------------------------------------------------
 
     @property
@@ -157,3 +163,12 @@ class FleetState:
             place = self.engines.place[warm.engine]
             until[place] = max(until.get(place, 0.0), warm.until_s)
         return until
+
+    def warming_priority(self) -> Indices:
+        """Of each engine, the highest priority that warms up there; 0 where nobody does, and at -1, for nowhere."""
+        highest = np.zeros(len(self.engines.names) + 1, dtype=np.intp)
+        served = self.served_priority
+        for query, warm in self.moves.warming.items():
+            place = self.engines.place[warm.engine]
+            highest[place] = max(highest[place], served[self.table.place[query]])
+        return highest

@@ -39,7 +39,7 @@ class WorthwhileMove:
 
 @dataclass(frozen=True, slots=True)
 class MoveCosts:
-    """What a move is expected to cost: ``downtime_s`` as learned, neighbours at their minimum for ``warm_up_s``."""
+    """What a move is expected to cost: ``downtime_s`` as learned, others at their minimum for ``warm_up_s``."""
 
     downtime_s: float
     warm_up_s: float
@@ -141,7 +141,8 @@ def seeming_moves(
     .. math:: \min(A_e, F_e - m) + \min(A_f, F_f + m) - \min(A_e, F_e) - \min(A_f, F_f)
 
     cores, for as long as it must pay; it costs its own work and that of all behind it while it is down, and what it and
-    the neighbours on the new engine, with all behind them, lose at their minimum while it warms up. This is looked at
+    the neighbours of no higher priority on the new engine, with all behind them, lose at their minimum while it warms
+    up. This is looked at
     for every priority that sheds on the engine, from the highest down, with all below at their minimum, then for all
     together: a query of low priority makes room for a high one even where no engine has room for both, and never the
     other way round. Among those worth it the lowest priority moves, and of these the one that gains most beyond its
@@ -202,10 +203,10 @@ class _Ground:
         self.priority = load.task_priority[load.shape.task_of]
         self._least = load.least_cores
         self._loses = cores_lost_at_minimum(load, shares)
-        self._lost = by_engine(self._loses, load.engine_of, load.available.size)
         self._stopped = flow_cores(load) * shares.task_accuracy[load.shape.task_of]
         self._lowest = int(self.priority.min(initial=0))
         self._at_level: dict[int, tuple[Floats, Floats]] = {}
+        self._lost_beside: dict[int, Floats] = {}
 
     def best(self, source: int, there: Indices, targets: Indices, levels: Indices) -> WorthwhileMove | None:
         """The move of one of these instances to one of these engines that is worth most, if any is worth anything."""
@@ -224,7 +225,8 @@ class _Ground:
             ):
                 continue
             gain = self._costs.gaining_s * gained_cores(usable, full, self._load.available, source, candidates, roomy)
-            neighbours = self._lost[roomy][None, :] + self._loses[candidates][:, None]
+            beside = np.stack([self._lost(each)[roomy] for each in priority[candidates].tolist()])
+            neighbours = beside + self._loses[candidates][:, None]
             cost = self._costs.cost_core_s(self._stopped[candidates][:, None], neighbours)
             worth = np.where(self._barred[candidates][:, None] == roomy[None, :], -np.inf, gain - cost)
             good = worth.max(axis=1) > 0
@@ -238,8 +240,15 @@ class _Ground:
 
     def _least_cost(self, candidates: Indices, targets: Indices) -> float:
         """What none of these moves costs less than."""
-        neighbours = float(self._lost[targets].min() + self._loses[candidates].min())
+        lowest = self._lost(int(self.priority[candidates].min()))
+        neighbours = float(lowest[targets].min() + self._loses[candidates].min())
         return float(self._costs.cost_core_s(float(self._stopped[candidates].min()), neighbours))
+
+    def _lost(self, priority: int) -> Floats:
+        """What neighbours on each engine lose while one of a priority warms up beside them."""
+        if priority not in self._lost_beside:
+            self._lost_beside[priority] = lost_beside(self._loses, self._load, priority)
+        return self._lost_beside[priority]
 
     def _usable(self, level: int) -> tuple[Floats, Floats]:
         """Cores that each instance could use with all below a priority at their minimum, and the sum on each engine."""
@@ -281,6 +290,12 @@ def cores_lost_at_minimum(load: FleetLoad, shares: FleetShares) -> Floats:
     """Of each instance, cores that it and all behind it give up while it is held to its minimum accuracy."""
     above = np.maximum(0.0, shares.task_accuracy - load.task_minimum)
     return flow_cores(load) * above[load.shape.task_of]
+
+
+def lost_beside(loses: Floats, load: FleetLoad, priority: int) -> Floats:
+    """Cores that all of no higher priority on each engine give up at their minimum."""
+    held = load.task_priority[load.shape.task_of] <= priority
+    return by_engine(np.where(held, loses, 0.0), load.engine_of, load.available.size)
 
 
 def gained_cores(
