@@ -110,3 +110,28 @@ def test_dropping_rows_does_not_make_the_rest_look_dearer() -> None:
     # 2.8 cores asked for and two there: the low one gives 0.8 of its 1.2 cores' worth of rows.
     assert engine.bounds(LOW, 0.0).high == pytest.approx(1.05 * 0.4 / 1.2, rel=0.15)
     assert engine.bounds(HIGH, 0.0).high == 1.0
+
+
+@pytest.mark.parametrize(
+    ("first_batch", "held"),
+    [
+        ({"duration_s": 5.0}, True),  # longer than its goal allows
+        ({"lag_rows": 5_000.0}, True),  # more is left waiting than comes during a batch
+        ({"duration_s": 0.5, "lag_rows": 0.0}, False),
+    ],
+)
+def test_lower_ones_are_at_their_minimum_while_a_new_one_above_them_has_trouble(
+    first_batch: dict[str, float], *, held: bool
+) -> None:
+    """Until its cost is known nobody can say what it needs; a first batch that is late or falls behind says it does."""
+    engine = EngineCoordinator(cores=2.0)
+    observe(engine, LOW, goal(1), 1.0)
+    first = {"batch_s": 2.0, "read_rows": 1000, "kept_rows": 1000, "core_s": 1.0}
+    engine.observe_batch(HIGH, goal(5), 0.0, 1000.0, **first, **first_batch)
+    assert engine.bounds(LOW, 0.0) == (KeepBounds(high=0.2) if held else KeepBounds())
+    assert engine.bounds(HIGH, 0.0) == KeepBounds(), "and it is free itself"
+    engine.observe_batch(QueryName("equal"), goal(5), 0.0, 1000.0, **first)
+    assert engine.bounds(QueryName("equal"), 0.0) == KeepBounds(), "equals share"
+    observe(engine, HIGH, goal(5), 0.5)
+    observe(engine, QueryName("equal"), goal(5), 0.1)
+    assert engine.bounds(LOW, 0.0).high > 0.2, "its cost is known, and both fit"
