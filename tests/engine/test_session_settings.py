@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +10,6 @@ from penstock.cluster.engine_settings import engine_settings
 from penstock.engine.session import cluster_spec, local_settings, pin_to, place_of
 from penstock.errors import FleetError
 from penstock.fleet_declaration import EngineDeclaration
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PLACES = {
     "standalone": ({"master": "spark://10.0.0.1:7077"}, "spark://10.0.0.1:7077"),
@@ -23,14 +19,14 @@ PLACES = {
 
 
 @pytest.mark.parametrize("kind", PLACES)
-def test_every_kind_has_its_place_and_fair_pools(kind: str, tmp_path: Path) -> None:
+def test_every_kind_has_its_place_and_fair_pools(kind: str) -> None:
     """The declaration of an engine becomes Spark's settings for its master, size, pools and module paths."""
     place, master = PLACES[kind]
     declared = EngineDeclaration(
         "far", kind, place=place, executors=2, executor_cores=3, executor_memory="2g", modules=("/srv/apps",),
         spark={"spark.sql.shuffle.partitions": "6"},
     )  # fmt: skip
-    settings = engine_settings(cluster_spec(declared, tmp_path / "pools.xml"), place_of(declared))
+    settings = engine_settings(cluster_spec(declared), place_of(declared))
     assert settings["spark.master"] == master
     assert settings["spark.scheduler.mode"] == "FAIR"
     assert settings["spark.executor.cores"] == "3"
@@ -39,9 +35,9 @@ def test_every_kind_has_its_place_and_fair_pools(kind: str, tmp_path: Path) -> N
     assert settings["spark.sql.shuffle.partitions"] == "6"
 
 
-def test_a_local_engine_has_slots_and_loopback(tmp_path: Path) -> None:
+def test_a_local_engine_has_slots_and_loopback() -> None:
     """A local engine has as many slots as cores, and listens to nobody else."""
-    settings = local_settings(EngineDeclaration("left", cores=2, pin=(0, 1), jars=("a.jar", "b.jar")), tmp_path)
+    settings = local_settings(EngineDeclaration("left", cores=2, pin=(0, 1), jars=("a.jar", "b.jar")))
     assert settings["spark.master"] == "local[2]"
     assert settings["spark.driver.bindAddress"] == "127.0.0.1"
     assert settings["spark.jars"] == "a.jar,b.jar"

@@ -38,6 +38,7 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.scheduler.mode", "FAIR")
         .config("spark.executor.heartbeatInterval", "1s")
         .config("spark.jars", ",".join(jars()))
         .getOrCreate()

@@ -13,11 +13,11 @@ from live.helpers import actions_of, wait_until
 from penstock.engine.host import EngineHost
 from penstock.engine.modules import ApplicationModules
 from penstock.engine.ownership import Owner, claim, read_owner
-from penstock.engine.pools import pool_of
 from penstock.errors import CheckpointOwnerError, FleetError, ModuleRefusedError, UnknownQueryError
 from penstock.model import ActionKind, Goal
 from penstock.model.engine_report import QueryRun, RunState
 from penstock.spark.folders import LocalFolder
+from penstock.spark.pools import pool_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -23,10 +23,12 @@ def local_session(
     log: Path | None = None,
     jars: Sequence[str] = (),
     heartbeat_s: int = 10,
+    is_fair: bool = True,
 ) -> Iterator[SparkSession]:
     """A quiet session on this machine, on loopback only, ended with everything in it.
 
-    Running tasks tell how far they are with each heartbeat.
+    Running tasks tell how far they are with each heartbeat. With a fair scheduler, tasks of governed queries go by
+    their priority.
 
     What the JVM and its workers write goes to ``log``: a query that is stopped in the middle of a batch leaves
     complaints of workers whose pipe broke, which mean nothing to whoever watches a demonstration.
@@ -41,6 +43,7 @@ def local_session(
     from penstock.spark.internals import end_session  # noqa: PLC0415 - as above
 
     options = {
+        "spark.scheduler.mode": "FAIR" if is_fair else "FIFO",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",

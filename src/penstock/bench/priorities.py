@@ -73,9 +73,11 @@ class PriorityResult:
         }
 
 
-def bench_priorities(*, goal_s: float, seconds: float, say: Callable[[str], None]) -> PriorityResult:
-    """Measure the capacity for one query, then run both."""
-    with local_session("penstock bench priorities") as spark:
+def bench_priorities(
+    *, goal_s: float, seconds: float, is_fair: bool = True, say: Callable[[str], None]
+) -> PriorityResult:
+    """Measure the capacity for one query, then run both; ``is_fair`` is Spark's scheduler, which then has pools."""
+    with local_session("penstock bench priorities", is_fair=is_fair) as spark:
         register(spark)
         say("measuring what the engine does for one query")
         capacity = _capacity_rows_per_s(spark)

@@ -14,6 +14,7 @@ _SHOWN = ("latency_p50_s", "latency_p95_s", "kept_fraction", "batch_p50_s", "use
 def priorities(
     goal: Annotated[float, typer.Option(min=1.0, max=600.0, help="Latency goal of both, in seconds.")] = 4.0,
     seconds: Annotated[float, typer.Option(min=60.0, max=3600.0, help="Seconds that both run.")] = 110.0,
+    fifo: Annotated[bool, typer.Option("--fifo", help="With Spark's default scheduler, which knows no pools.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start two queries of unlike priority, of which the engine holds either but not both, and see who gives way.
@@ -24,10 +25,13 @@ def priorities(
     For example:
       penstock bench priorities
       penstock bench priorities --goal 10 --json
+      penstock bench priorities --fifo
     """
     from penstock.bench.priorities import bench_priorities  # noqa: PLC0415 - imports Spark
 
-    result = bench_priorities(goal_s=goal, seconds=seconds, say=lambda text: typer.echo(text, err=True))
+    result = bench_priorities(
+        goal_s=goal, seconds=seconds, is_fair=not fifo, say=lambda text: typer.echo(text, err=True)
+    )
     _show(result.to_dict(), ("query", "over"), as_json=as_json)
 
 

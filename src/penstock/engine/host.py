@@ -16,13 +16,13 @@ from penstock.control.events import KeepBoundsChanged
 from penstock.control.priority import KeepBounds
 from penstock.engine.meter import RunMeter, RunTotals
 from penstock.engine.ownership import Owner, claim, read_owner
-from penstock.engine.pools import pool_of
 from penstock.errors import FleetError, UnknownQueryError
 from penstock.model import QueryName
 from penstock.model.engine_report import RunReport, RunState
 from penstock.report import application_status
 from penstock.spark import internals
 from penstock.spark.folders import local_path, open_folder
+from penstock.spark.pools import made_pool
 from penstock.spark.record import FOLDER
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("penstock")
 
-_POOL = "spark.scheduler.pool"
 _LOOK_EVERY_S = 0.02
 
 
@@ -190,7 +189,8 @@ class EngineHost:
         writer = self._take_prepared(run) or self._build(run)
         self._claim(run)
         # The query's own thread inherits the pool of the thread that starts it.
-        self._spark.sparkContext.setLocalProperty(_POOL, pool_of(run.served_priority or run.priority))
+        context, priority = self._spark.sparkContext, run.served_priority or run.priority
+        context.setLocalProperty(internals.POOL_PROPERTY, made_pool(context, priority))
         self._pen.loop.handle(KeepBoundsChanged(QueryName(run.query), KeepBounds(run.keep_low, run.keep_high)))
         named = writer.queryName(run.query).option("checkpointLocation", run.checkpoint)
         return self._pen.govern(named, run.goal).start()

@@ -67,7 +67,7 @@ def run_engine(
     modules.open()
     ended = stop or threading.Event()
     with ExitStack() as stack:
-        spark = stack.enter_context(engine_session(declared, directory))
+        spark = stack.enter_context(engine_session(declared))
         warm_up(spark, sink="json" if declared.kind == "local" else "noop")
         own = settings.with_values({"store.path": str(directory / STORE_FILE)})
         pen = stack.enter_context(attach(spark, settings=own))

@@ -7,12 +7,10 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from pathlib import Path  # noqa: TC003 - its examples use it
 from typing import TYPE_CHECKING
 
 from penstock.cluster.engine import running_engine
 from penstock.cluster.engine_spec import EngineSpec, Kubernetes, Standalone, Yarn
-from penstock.engine.pools import write_pools
 from penstock.errors import FleetError
 from penstock.model.executors import ExecutorBounds
 
@@ -28,12 +26,11 @@ _LOOPBACK = "127.0.0.1"
 _WARM_BATCHES, _WARM_WITHIN_S, _LOOK_EVERY_S = 4, 30.0, 0.05
 
 
-def common_settings(pools: Path) -> dict[str, str]:
-    """What every engine's Spark needs to host queries of others; ``pools`` is the file of its scheduler's pools."""
+def common_settings() -> dict[str, str]:
+    """What every engine's Spark needs to host queries of others."""
     return {
         # Tasks of a query do not wait for all tasks of another, and for none of one of lower priority that waits too.
         "spark.scheduler.mode": "FAIR",
-        "spark.scheduler.allocation.file": pools.as_uri(),
         # A stop waits for the query's thread; one that hangs must not hold a move up for ever.
         "spark.sql.streaming.stopTimeout": "20s",
         # The checkpoint's owner is written before Spark sees it, and a kill may leave a torn file: neither makes it
@@ -46,20 +43,19 @@ def common_settings(pools: Path) -> dict[str, str]:
     }
 
 
-def local_settings(declared: EngineDeclaration, pools: Path) -> dict[str, str]:
+def local_settings(declared: EngineDeclaration) -> dict[str, str]:
     """Settings of a local engine.
 
     Examples
     --------
     >>> from penstock.fleet_declaration import EngineDeclaration
-    >>> declared = EngineDeclaration("left", cores=2, spark={"spark.sql.shuffle.partitions": "8"})
-    >>> settings = local_settings(declared, Path("/tmp/pools.xml"))
+    >>> settings = local_settings(EngineDeclaration("left", cores=2, spark={"spark.sql.shuffle.partitions": "8"}))
     >>> settings["spark.master"], settings["spark.sql.shuffle.partitions"], settings["spark.scheduler.mode"]
     ('local[2]', '8', 'FAIR')
     """
     jars = {"spark.jars": ",".join(declared.jars)} if declared.jars else {}
     return {
-        **common_settings(pools),
+        **common_settings(),
         "spark.app.name": f"penstock engine {declared.name}",
         "spark.master": f"local[{declared.cores}]",
         "spark.driver.memory": declared.memory,
@@ -83,10 +79,10 @@ def place_of(declared: EngineDeclaration) -> Place:
     )
 
 
-def cluster_spec(declared: EngineDeclaration, pools: Path) -> EngineSpec:
+def cluster_spec(declared: EngineDeclaration) -> EngineSpec:
     """An engine that is not local, in the words of :mod:`penstock.cluster`; its size stays what is declared."""
     path = module_path(declared.modules, os.environ)
-    settings = {**common_settings(pools), "spark.executorEnv.PYTHONPATH": path, **declared.spark}
+    settings = {**common_settings(), "spark.executorEnv.PYTHONPATH": path, **declared.spark}
     return EngineSpec(
         f"penstock engine {declared.name}",
         ExecutorBounds(declared.executors, declared.executors, declared.executors),
@@ -99,14 +95,13 @@ def cluster_spec(declared: EngineDeclaration, pools: Path) -> EngineSpec:
 
 
 @contextmanager
-def engine_session(declared: EngineDeclaration, directory: Path) -> Iterator[SparkSession]:
-    """Start the Spark application of an engine, and end it with all its queries; ``directory`` is the engine's own."""
+def engine_session(declared: EngineDeclaration) -> Iterator[SparkSession]:
+    """Start the Spark application of an engine, and end it with all its queries."""
     pin_to(declared)
-    pools = write_pools(directory)
     # Python workers import what queries are made of as the driver does.
     os.environ["PYTHONPATH"] = module_path(declared.modules, os.environ)
     if declared.kind != "local":
-        with running_engine(cluster_spec(declared, pools), place_of(declared)) as engine:
+        with running_engine(cluster_spec(declared), place_of(declared)) as engine:
             yield engine.spark
         return
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -117,7 +112,7 @@ def engine_session(declared: EngineDeclaration, directory: Path) -> Iterator[Spa
     from penstock.spark.internals import end_session  # noqa: PLC0415 - as above
 
     builder = SparkSession.builder
-    for key, value in local_settings(declared, pools).items():
+    for key, value in local_settings(declared).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     try:

@@ -17,6 +17,7 @@ from penstock.spark import internals
 from penstock.spark.collector import REQUESTED, observed_metrics, parse_timestamp_s
 from penstock.spark.directives import Answer, DirectiveServer
 from penstock.spark.internals import Ability
+from penstock.spark.pools import pools
 from penstock.spark.record import BatchRecord, SourceRange, with_costs
 
 if TYPE_CHECKING:
@@ -153,7 +154,13 @@ class Answering:
                 known = self._on_record(watched, question, self._directive(watched, question.batch_id))
                 if known is not None:
                     watched.remember(key, known)
+            pools.ask_for(question.run_id, None if known is None else self._priority(watched))
             return known
+
+    def _priority(self, watched: WatchedQuery) -> int | None:
+        """Of a query that is governed."""
+        logic = self._loop.logic.query(watched.name) if watched.is_governed else None
+        return None if logic is None else logic.goal.priority
 
     def _directive(self, watched: WatchedQuery, batch_id: int) -> Directive | None:
         """What a batch keeps: as it was told before, else as is decided now; everything where nobody decides."""

@@ -24,6 +24,7 @@ from penstock.spark.directives import (
     Question,
     ask,
 )
+from penstock.spark.pools import pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +88,7 @@ def directive_of_batch() -> str:
     if question is not None:
         # Also after an error: what is on record for a batch is corrected by what it was really told.
         _note(question, values)
+        pools.join(question.run_id)
     return ",".join(map(repr, values))
 
 
@@ -107,6 +109,7 @@ def told(run_id: str, batch_id: int) -> list[float] | None:
 def end_asking(run_id: str) -> None:
     """End the connection on which the thread of a query that is over asked."""
     internals.end_connection(_connections.pop(run_id, None))
+    pools.forget(run_id)
 
 
 def _question(read: Callable[[str], str | None], operator: str | None = None) -> Question | None:

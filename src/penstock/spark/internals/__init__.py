@@ -59,6 +59,7 @@ from penstock.spark.internals.plans import (
     plan_of_writer,
     source_rows,
 )
+from penstock.spark.internals.pools import POOL_PROPERTY, join_pool, make_pool
 from penstock.spark.internals.queries import (
     RunningBatch,
     SourceOffsets,
@@ -100,6 +101,7 @@ from penstock.spark.internals.usage import (
 __all__ = [
     "EVALUATED_BY",
     "MEMBERS",
+    "POOL_PROPERTY",
     "Ability",
     "ExecutorTotals",
     "ExecutorUsage",
@@ -145,10 +147,12 @@ __all__ = [
     "is_planned",
     "is_same_session",
     "job_work",
+    "join_pool",
     "last_report",
     "list_files",
     "live_executors",
     "make_folder",
+    "make_pool",
     "may_run_on",
     "missing_files",
     "next_batch",

@@ -34,6 +34,8 @@ _CODEGEN_METRICS_CLASS = "org.apache.spark.metrics.source.CodegenMetrics"
 
 _SUMMARY_CLASS = "org.apache.spark.status.api.v1.ExecutorSummary"
 _PROFILE_MANAGER_CLASS = "org.apache.spark.resource.ResourceProfileManager"
+_TASK_SCHEDULER_CLASS = "org.apache.spark.scheduler.TaskSchedulerImpl"
+_POOL_CLASS = "org.apache.spark.scheduler.Pool"
 _TASK_PROFILE_CLASS = "org.apache.spark.resource.TaskResourceProfile"
 
 
@@ -55,6 +57,7 @@ class Ability(StrEnum):
     COMPILED = "count of compiled classes"
     USAGE = "memory and garbage collection of executors and their Python workers"
     RESHAPE = "executors of another size while queries run"
+    POOLS = "weights of priorities in Spark's scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,8 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.RESHAPE, (_TASK_PROFILE_CLASS,), "setResourceProfileId"),
     Member(Ability.RESHAPE, (_BACKEND_CLASS,), "requestTotalExecutors"),
     Member(Ability.RESHAPE, (_BACKEND_CLASS,), "decommissionExecutor"),
+    Member(Ability.POOLS, (_TASK_SCHEDULER_CLASS,), "rootPool"),
+    Member(Ability.POOLS, (_POOL_CLASS,), "addSchedulable"),
     Member(Ability.COMPILED, (_CODEGEN_METRICS_CLASS,), "METRIC_COMPILATION_TIME"),
 )
 
