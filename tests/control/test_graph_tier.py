@@ -312,7 +312,11 @@ def test_more_cores_are_planned_with_at_once() -> None:
 
 
 def test_shed_rows_do_not_count_as_work() -> None:
-    """A query that drops three rows of four may read four times what it could process."""
+    """A query that drops three rows of four may read four times what it could process.
+
+    And a little more: of what its batches cost, three dropped rows have a part, three tenths of a kept one by the first
+    guess, which batches of one size do not contradict.
+    """
     lone = application(parse=query("clicks", writes="parsed"), count=query("parsed"))
     tiers = []
     for kept in (1.0, 0.25):
@@ -329,7 +333,8 @@ def test_shed_rows_do_not_count_as_work() -> None:
             tier.plan(number + 1.0)
         tiers.append(tier.limit_rows(QueryName("count"), 20.0))
     assert tiers[0] is not None
-    assert tiers[1] == pytest.approx(4.0 * tiers[0], rel=0.01)
+    assert tiers[1] is not None
+    assert 4.0 * tiers[0] <= tiers[1] <= 4.0 * 1.3 * tiers[0]
 
 
 def test_plans_survive_the_log() -> None:

@@ -44,7 +44,7 @@ class GraphShape:
 
     def graph(self, cores: float) -> ElementGraph:
         """The graph on so many cores."""
-        fixed = {name: load.cost.fixed_core_s / load.batch_s for name, load in self.loads.items()}
+        fixed = {name: load.fixed_cores for name, load in self.loads.items()}
         most = min(1.0, _MOST_FIXED * cores / max(sum(fixed.values()), 1e-12))
         streams, elements = [], []
         for name, load in self.loads.items():

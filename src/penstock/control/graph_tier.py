@@ -33,13 +33,15 @@ _FEWEST_BATCHES = 2
 _SILENT_AFTER_BATCHES = 15.0
 # Targets that differ from those in force by less are not put in force.
 _SAME_TARGET = 0.03
-# Fewer or more cores are planned with than there are, by so much from one period to the next, and in all.
-_LARGEST_STEP = 1.05
+# Fewer cores are planned with than there are, more of them again by so much from one period to the next, and so many
+# of them at the least and at the most.
 _RECOVERY_STEP = 1.2
 _SMALLEST_SCALE, _LARGEST_SCALE = 0.5, 1.0
 # Where all that comes needs less than this part of the cores, nobody is held to targets; from the second on all are.
 _FITS_BELOW, _FITS_NO_MORE = 0.8, 0.95
 _ALL_OF_IT = 0.97
+_DROPS = 1.02
+"""Rows read for each that is kept, from which on rows are dropped: less is chance."""
 # Rows that were sent and rows that arrived are compared after so many batches, and a small difference is none.
 _COMPARED_AFTER = 15
 _SAME_SELECTIVITY = 0.1
@@ -338,8 +340,9 @@ class GraphTier:
         if busy <= 0 or any(cores is None for cores in used):
             return
         # Squared: cores that are all busy look little overloaded, however much waits for them.
-        step = min(_LARGEST_STEP if self._scale >= 1.0 else _RECOVERY_STEP, (self.cores / busy) ** 2)
-        if step > 1.0 and not any(load.lag_rows for load in shape.loads.values()):
+        step = min(_RECOVERY_STEP, (self.cores / busy) ** 2)
+        is_short = any(load.lag_rows or load.read_per_work > _DROPS for load in shape.loads.values())
+        if step > 1.0 and not is_short:
             # Nobody waits for cores; a scale that grew meanwhile would overload them when somebody does.
             step = 1.0
         self._scale = min(_LARGEST_SCALE, max(_SMALLEST_SCALE, self._scale * step))

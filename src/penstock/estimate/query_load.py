@@ -68,8 +68,8 @@ class QueryLoad:
         Cores that it keeps busy on average.
     read_per_work
         Rows read for each row that was processed in full; above one where rows are shed.
-    kept_rows_per_s
-        Rows that were processed in full.
+    kept_rows_per_s, dropped_rows_per_s
+        Rows that were processed in full, and rows that were read and dropped.
     arrived
         Rows that came lately, of which :attr:`arrivals` batches tell.
     worked, written
@@ -84,6 +84,7 @@ class QueryLoad:
     used_cores: float | None = None
     read_per_work: float = 1.0
     kept_rows_per_s: float = 0.0
+    dropped_rows_per_s: float = 0.0
     arrived: DecayedSum = field(init=False)
     worked: DecayedSum = field(init=False)
     written: DecayedSum = field(init=False)
@@ -112,6 +113,11 @@ class QueryLoad:
         waiting = (self.lag_rows or 0.0) / max(self.period_s, self.batch_s)
         return max(waiting, self.arrived.at(now_s) / self.arrived.memory_s)
 
+    @property
+    def fixed_cores(self) -> float:
+        """Cores that its batches keep busy whatever they keep: for themselves, and for rows that they drop."""
+        return self.cost.fixed_core_s / self.batch_s + self.cost.dropped_core_s * self.dropped_rows_per_s
+
     def on_batch(
         self, signal: BatchSignal, core_s: float | None, arrival_rows_per_s: float | None, limit_rows: float | None
     ) -> None:
@@ -127,6 +133,8 @@ class QueryLoad:
             self.read_per_work = min(_MOST_READ_PER_WORK, signal.rows / signal.work_rows)
         if self.period_s > 0:
             self.kept_rows_per_s += _GAIN * (signal.work_rows / self.period_s - self.kept_rows_per_s)
+            dropped = max(0, signal.rows - signal.work_rows) / self.period_s
+            self.dropped_rows_per_s += _GAIN * (dropped - self.dropped_rows_per_s)
         if signal.output_rows is not None and signal.work_rows > 0:
             self.worked.add(signal.work_rows, signal.finished_s)
             self.written.add(signal.output_rows, signal.finished_s)
@@ -135,7 +143,7 @@ class QueryLoad:
     def pause(self) -> None:
         """The query ends; what it costs is remembered, what came and waited is not."""
         self._started_s = self.lag_rows = self.used_cores = self.heard_s = self.arrival_rows_per_s = None
-        self._unpaid_s = self.kept_rows_per_s = 0.0
+        self._unpaid_s = self.kept_rows_per_s = self.dropped_rows_per_s = 0.0
 
     def _learn_arrival(
         self, signal: BatchSignal, arrival_rows_per_s: float | None, limit_rows: float | None, *, is_first: bool
@@ -157,7 +165,7 @@ class QueryLoad:
             self.arrival_rows_per_s = known + _GAIN * (seen - known)
 
     def _learn_cost(self, signal: BatchSignal, core_s: float | None) -> None:
-        self.cost.on_batch(rows=signal.work_rows, core_s=core_s)
+        self.cost.on_batch(rows=signal.work_rows, core_s=core_s, dropped=max(0, signal.rows - signal.work_rows))
         self._unpaid_s += max(self.period_s, self.batch_s)
         if core_s is None or (core_s <= 0 and signal.rows > 0):
             return
