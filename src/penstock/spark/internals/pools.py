@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+    from penstock.spark.internals.handles import JavaObject
+
 POOL_PROPERTY = "spark.scheduler.pool"
 _MODE, _FAIR = "spark.scheduler.mode", "FAIR"
 
@@ -15,7 +17,8 @@ def make_pool(context: SparkContext, name: str, weight: int) -> None:
     """A pool of that weight, unless there is one of that name; Spark itself makes them with a weight of one."""
     root = context._jsc.sc().taskScheduler().rootPool()  # noqa: SLF001 - what this package is for
     if root.getSchedulableByName(name) is None:
-        scheduler = context._jvm.org.apache.spark.scheduler  # noqa: SLF001 - as above
+        packages: JavaObject = context._jvm  # noqa: SLF001 - as above
+        scheduler = packages.org.apache.spark.scheduler
         root.addSchedulable(scheduler.Pool(name, scheduler.SchedulingMode.FAIR(), 0, weight))
 
 
