@@ -84,10 +84,11 @@ def live_scenario_2() -> Scenario:
     drives, points = ((0, 30.0), (110, 110.0), (200, 360.0)), ((0, 20.0), (40, 1000.0))
     half = steps(*((begin_s, rate / 2) for begin_s, rate in drives))
     applications = taxi_drives(
-        landmarks=Goal(minimum_accuracy=0.4, priority=5),
+        landmarks=Goal(latency=LATENCY_GOAL_S, minimum_accuracy=0.4, priority=5),
         detours=Goal(latency=LATENCY_GOAL_S, minimum_accuracy=0.6, priority=9),
     )
-    neighbours = nearest_neighbours(goal=Goal(minimum_accuracy=0.1, priority=1))
+    # With a goal of its own it cannot take the core for batches of any length: Spark takes no core from a task.
+    neighbours = nearest_neighbours(goal=Goal(latency=LATENCY_GOAL_S / 2, minimum_accuracy=0.1, priority=1))
     return Scenario(
         "2: different priorities, live",
         FleetScript(
