@@ -13,7 +13,8 @@ class MemoryUp:
 
     ``factor = step(used / (memory_limit * allotted) * (1 + margin))``, on the memory as a whole; the heap stays as P1
     left it, so all of it goes to the part that grew: Python workers where their resident memory is above what they
-    have, else the overhead of the JVM. One window is enough: the next one may be too late.
+    have, else the overhead of the JVM. Where Python workers have no memory of their own they live off the overhead, and
+    it goes there. One window is enough: the next one may be too late.
 
     Sage (LinkedIn), table 1: used over allotted memory, after heap and before CPU.
 
