@@ -51,8 +51,21 @@ def _rehearse_query(spark: SparkSession, query: StreamingQuery, profile_id: int,
         _run_rounds(spark, execution, batch, profile_id, deadline_s)
     except Exception as error:
         logger.debug("%s was not rehearsed", name, exc_info=True)
-        return f"{name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+        return f"{name}: {in_one_line(error)}"
     return ""
+
+
+def in_one_line(error: Exception) -> str:
+    """What an error says; of one of the JVM what that said, and not which call it was.
+
+    Examples
+    --------
+    >>> in_one_line(ValueError("not today"))
+    'ValueError: not today'
+    """
+    cause = getattr(error, "java_exception", None)
+    text = f"{type(error).__name__}: {error}" if cause is None else str(cause.toString())
+    return text.splitlines()[0]
 
 
 def _finished_batch(query: StreamingQuery, execution: JavaObject, deadline_s: float) -> JavaObject | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.model.sizing import EngineShape, ResizeOutcome
 from penstock.spark import internals
 from penstock.spark.internals import Ability
-from penstock.spark.rehearsal import rehearse
+from penstock.spark.rehearsal import in_one_line, rehearse
 from penstock.spark.usage import engine_shape
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Reshaper:
             reason = f"{error}: {_needs_restart(after)}"
         except Exception as error:  # whatever goes wrong, the queries go on with what they have
             logger.warning("the shape could not be changed", exc_info=True)
-            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+            reason = in_one_line(error)
         there = engine_shape(self._spark)
         is_done = not reason
         self._outcomes.append(
