@@ -30,6 +30,8 @@ from penstock.store import SqliteStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pyspark.sql import SparkSession
+
     from penstock.cluster.engine_spec import Standalone
     from penstock.spark.attach import Penstock
 
@@ -124,29 +126,18 @@ def main(cluster: Path, directory: Path) -> dict[str, Any]:
     partitions = query.lastProgress["stateOperators"][0]["numShufflePartitions"]
     last = query.lastProgress["batchId"]
     wait_for(lambda: query.lastProgress["batchId"] >= last + 3)
+    exact = count(application.pen.spark, directory / "checkpoint")
     stop.set()
     thread.join(PATIENCE_S)
-    return {"outcomes": outcomes(path), "heaps": heaps, "runs": len(runs), "partitions": partitions} | count(directory)
+    return {"outcomes": outcomes(path), "heaps": heaps, "runs": len(runs), "partitions": partitions} | exact
 
 
-def count(directory: Path) -> dict[str, int]:
-    """Rows of the source up to the last committed batch, and rows in the state."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
-
-    from penstock.spark.internals import end_session  # noqa: PLC0415 - as above
-
-    checkpoint = directory / "checkpoint"
+def count(spark: SparkSession, checkpoint: Path) -> dict[str, int]:
+    """Rows of the source up to the last committed batch, and rows in the state after it."""
     newest = max(int(each.name) for each in (checkpoint / "commits").iterdir() if each.name.isdecimal())
     offset = json.loads((checkpoint / "offsets" / str(newest)).read_text().splitlines()[-1])
-    # The cluster's secret is nothing for a session of its own.
-    del os.environ["SPARK_CONF_DIR"]
-    builder = SparkSession.builder.master("local[1]")
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    state = spark.read.format("statestore").load(str(checkpoint))
+    state = spark.read.format("statestore").option("batchId", newest).load(str(checkpoint))
     counted = state.selectExpr("sum(value.count) AS rows").collect()[0]["rows"]
-    end_session(spark)
     return {"offset_rows": int(offset["row"]), "counted_rows": int(counted)}
 
 

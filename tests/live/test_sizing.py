@@ -95,7 +95,7 @@ def test_an_executor_that_runs_out_of_heap_is_seen_and_nothing_is_lost(tmp_path:
     decided = [action for action in result["actions"] if action["kind"] == ActionKind.RESIZE.value]
     assert decided, result["verdicts"]
     assert decided[0]["details"]["policy"] == "P1"
-    assert decided[0]["reason"].startswith("1 executors ran out of heap: 2.00 times the heap")
+    assert decided[0]["reason"].startswith("1 executor ran out of heap: 2.00 times the heap")
     assert result["counted_rows"] == result["offset_rows"] > 0
     show(decided[0]["reason"])
 

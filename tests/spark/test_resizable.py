@@ -30,7 +30,8 @@ class Query:
 
     def __init__(self, *, comes_up: bool) -> None:
         self.name, self.is_active = "clicks", True
-        self.lastProgress = {"batchId": 1} if comes_up else None
+        operators = [{"numShufflePartitions": 1}]
+        self.lastProgress = {"batchId": 1, "stateOperators": operators} if comes_up else None
         self.status = {"isTriggerActive": False}
 
     def exception(self) -> None:
@@ -50,6 +51,7 @@ class World:
         self.left: list[Resource] = []
         self.restart: Any = None
         self.ended = 0
+        self.repartitioned: list[tuple[str, int]] = []
         self._hours, self._fails_with = hours, fails_with
 
     def start(self, settings: Mapping[str, str]) -> Any:
@@ -76,6 +78,16 @@ class World:
         """A session ends."""
         self.ended += 1
 
+    def internals(self) -> SimpleNamespace:
+        """What the module calls of Spark."""
+        return SimpleNamespace(
+            end_session=self.end,
+            open_session=lambda: None,
+            execution_of=lambda query: query,
+            checkpoint_root=lambda query: f"/checkpoints/{query.name}",
+            repartition_state=lambda _, root, partitions: self.repartitioned.append((root, partitions)),
+        )
+
 
 class _Streams:
     def __init__(self, query: Query) -> None:
@@ -92,10 +104,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resizable, "_LOOK_EVERY_S", 0.01)
 
 
-def run(world: World, monkeypatch: pytest.MonkeyPatch, *, until_starts: int) -> tuple[ResizableApplication, bool]:
+def run(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, until_starts: int, **options: float
+) -> tuple[ResizableApplication, bool]:
     """Run an application, ask for a larger heap, and stop after so many starts; gives whether that was taken on."""
-    monkeypatch.setattr(resizable, "internals", SimpleNamespace(end_session=world.end, open_session=lambda: None))
-    application = ResizableApplication(world.start, up_within_s=0.05, settings={"spark.app.name": "clicks"})
+    monkeypatch.setattr(resizable, "internals", world.internals())
+    application = ResizableApplication(world.start, up_within_s=0.05, settings={"spark.app.name": "clicks"}, **options)
     stop = threading.Event()
     thread = threading.Thread(target=application.run, args=(stop,))
     thread.start()
@@ -162,10 +176,20 @@ def test_never_means_that_the_change_is_not_taken_on(monkeypatch: pytest.MonkeyP
     assert not taken
 
 
+@pytest.mark.parametrize(("per_slot", "given"), [(0.0, []), (3.0, [("/checkpoints/clicks", 3)]), (1.0, [])])
+def test_state_is_given_partitions_by_the_slots_of_the_new_shape(
+    monkeypatch: pytest.MonkeyPatch, per_slot: float, given: list[tuple[str, int]]
+) -> None:
+    """Between the end of the query and that of its session; not where there are as many, and not unless asked for."""
+    world = World()
+    run(world, monkeypatch, until_starts=2, partitions_per_slot=per_slot)
+    assert world.repartitioned == given
+
+
 def test_a_first_start_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is nothing to go back to: whoever started it has to know, and no session is left behind."""
     world = World(fails_with=512)
-    monkeypatch.setattr(resizable, "internals", SimpleNamespace(end_session=world.end, open_session=lambda: None))
+    monkeypatch.setattr(resizable, "internals", world.internals())
     application = ResizableApplication(world.start, up_within_s=0.05, settings={"spark.executor.memory": "512m"})
     with pytest.raises(ClusterError, match="no batch of clicks"):
         application.run()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.control.sizing.base import SizingContext, decided, silent, step
+from penstock.control.sizing.base import SizingContext, decided, number_of_executors, silent, step
 from penstock.model.sizing import MemoryPart, Resource, Verdict
 
 
@@ -48,7 +48,8 @@ class MemoryUp:
         }  # fmt: skip
         part = MemoryPart.PYTHON if _is_python(context, python) else MemoryPart.OVERHEAD
         if lost:
-            return self._decide(context, settings.step_limit, f"{lost} executors were killed for memory", figures, part)
+            killed = f"{number_of_executors(lost)} killed for want of memory"
+            return self._decide(context, settings.step_limit, killed, figures, part)
         if used is None:
             return silent(self, "resident memory is not known", figures)
         ratio = used / shape.memory_mb
