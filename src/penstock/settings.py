@@ -375,6 +375,11 @@ class SizingSettings:
         "none", "Resources that the operator sizes by hand: 'heap', 'memory', 'cpu', 'parallelism', by commas.",
         unit="names",
     )  # fmt: skip
+    restart: str = _option(
+        "never", "When an application that can be started again may be, for a shape that its executors cannot take on "
+        "while queries run: 'never', 'any time', or hours of the driver's clock such as '02:00-04:30', by commas.",
+        unit="hours",
+    )  # fmt: skip
     host_cores: int = _option(
         0, "Most cores of one executor; 0 is what the hosts have.", unit="cores", low=0, high=4096
     )

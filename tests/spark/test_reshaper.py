@@ -25,7 +25,8 @@ class Cluster:
         self.profiles: dict[str, int] = {"0": 0, "1": 0}
         self.shapes: dict[int, EngineShape] = {0: OLD}
         self.room, self.released, self.asked = room, [], []  # type: ignore[var-annotated]
-        self.cpus = 1
+        self.steps: list[str] = []
+        self.cpus, self.is_spark_allocating = 1, False
 
     def executor_usage(self, _: object) -> list[ExecutorUsage]:
         """All that are there."""
@@ -48,11 +49,26 @@ class Cluster:
     def release_executor(self, _: object, executor_id: str) -> bool:
         """Gone at once."""
         self.released.append(executor_id)
+        self.steps.append(f"release {executor_id}")
         return self.profiles.pop(executor_id, None) is not None
 
-    def open_to_all_executors(self, _: object, cpus: int) -> None:
+    def move_to_profile(self, _: object, profile: int) -> None:
+        """Jobs go to other executors."""
+        self.steps.append(f"jobs to {profile}")
+
+    def set_task_cpus(self, _: object, cpus: int) -> None:
         """Cores a task."""
         self.cpus = cpus
+
+    def is_allocated_by_spark(self, _: object) -> bool:
+        """Whether Spark has its hand on the executors."""
+        return self.is_spark_allocating
+
+    def rehearse(self, _: object, profile: int, *, within_s: float) -> list[str]:
+        """What the queries would run there."""
+        assert within_s > 0
+        self.steps.append(f"rehearsal on {profile}")
+        return ["clicks: ValueError: not today"]
 
     def engine_shape(self, _: object) -> EngineShape | None:
         """Of all, where they are alike."""
@@ -69,9 +85,13 @@ class Cluster:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """A scheduler in memory."""
     fake = Cluster()
-    names = ("executor_usage", "add_profile", "request_profiles", "release_executor", "open_to_all_executors")
+    names = (
+        "executor_usage", "add_profile", "request_profiles", "release_executor", "move_to_profile", "set_task_cpus",
+        "is_allocated_by_spark",
+    )  # fmt: skip
     members: dict[str, Callable[..., Any]] = {name: getattr(fake, name) for name in names}
-    monkeypatch.setattr(reshaper, "internals", SimpleNamespace(may_run_on=lambda *_: True, **members))
+    monkeypatch.setattr(reshaper, "internals", SimpleNamespace(**members))
+    monkeypatch.setattr(reshaper, "rehearse", fake.rehearse)
     monkeypatch.setattr(reshaper, "engine_shape", fake.engine_shape)
     return fake
 
@@ -101,6 +121,27 @@ def test_new_executors_come_before_old_ones_leave(cluster: Cluster) -> None:
     assert sorted(cluster.released) == ["0", "1"]
 
 
+def test_new_executors_rehearse_before_jobs_go_there(cluster: Cluster) -> None:
+    """The old executors serve until the new ones have run the queries' batches, whether that worked or not."""
+    assert change(EngineShape(2, 1536, 384, 0, 2)).is_done
+    assert cluster.steps == ["rehearsal on 1", "jobs to 1", "release 0", "release 1"]
+
+
+def test_a_spark_that_cannot_rehearse_still_changes_its_shape(cluster: Cluster) -> None:
+    """Without private members for it the first batch is a cold one, and nothing else is different."""
+    assert change(EngineShape(2, 1536, 384, 0, 2), missing=(Ability.REHEARSAL,)).is_done
+    assert cluster.steps == ["jobs to 1", "release 0", "release 1"]
+
+
+def test_executors_that_spark_allocates_are_left_to_it(cluster: Cluster) -> None:
+    """With dynamic allocation a second shape would be taken away again: the outcome says what to set."""
+    cluster.is_spark_allocating = True
+    outcome = change(EngineShape(2, 1536, 384, 0, 2))
+    assert not outcome.is_done
+    assert "spark.dynamicAllocation.enabled" in outcome.reason
+    assert cluster.asked == []
+
+
 def test_executors_that_do_not_come_leave_the_old_shape(cluster: Cluster) -> None:
     """With room for one of two the request is taken back, the one is let go, and the outcome says what to do."""
     cluster.room = 1
@@ -108,6 +149,7 @@ def test_executors_that_do_not_come_leave_the_old_shape(cluster: Cluster) -> Non
     assert not outcome.is_done
     assert outcome.shape == OLD
     assert cluster.asked[-1] == {0: 2, 1: 0}
+    assert cluster.steps == ["release 2"]
     assert "1 of 2 executors of 1,920 MB and 2 cores came" in outcome.reason
     assert "spark.executor.memory=1536m" in outcome.reason
 
@@ -142,3 +184,27 @@ def test_an_error_on_the_way_is_an_outcome(cluster: Cluster, monkeypatch: pytest
     outcome = change(EngineShape(2, 1536, 384, 0, 2))
     assert (outcome.is_done, outcome.shape) == (False, OLD)
     assert outcome.reason == "ZeroDivisionError: division by zero"
+
+
+def test_what_needs_a_restart_is_handed_to_whoever_can_do_it(cluster: Cluster) -> None:
+    """A change that is taken on has no outcome yet: its end is told by the one who restarts."""
+    asked: list[str] = []
+
+    def ask(_: Resize, reason: str) -> bool:
+        asked.append(reason)
+        return True
+
+    larger = EngineShape(2, 1536, 384, 0, 2)
+    resize = Resize(
+        cause="P1", reason="", policy="P1", resource="heap", shape=larger.to_dict(), previous_shape=OLD.to_dict(),
+        number=1,
+    )  # fmt: skip
+    changing = Reshaper(None, (Ability.RESHAPE,))  # type: ignore[arg-type]
+    changing.restart = ask
+    changing.begin(resize)
+    deadline_s = time.monotonic() + 20
+    while (changing.is_busy or not asked) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert asked == ["this Spark has no second shape of executors"]
+    assert changing.take_outcomes() == []
+    assert cluster.asked == []

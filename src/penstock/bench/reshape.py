@@ -1,8 +1,12 @@
-"""An engine with a heap three times too small gets a larger one: while its query runs, and by a restart beside it.
+"""An engine whose heap is too small gets three times as much: while its query runs, and by a restart beside it.
 
-The query keeps its state in RocksDB and counts rows by key. Both parts start with the same executor; in the first
-Penstock sees garbage collection, decides and reshapes; in the second the query is stopped, the engine ended, started
-with the heap that the first part came to, and the query goes on from its checkpoint.
+The query keeps its state in RocksDB and counts rows and words by key; beside it a table is cached. With what Spark
+needs for itself the table fills the heap, so that every few rows the JVM collects all of it: it thrashes. Rows are
+counted in the state itself, at the end.
+
+Both parts start with the same executor. In the first Penstock sees garbage collection, decides and reshapes; in the
+second the query is stopped, the engine ended, started with the heap that the first part came to, and the query goes on
+from its checkpoint.
 """
 
 from __future__ import annotations
@@ -32,14 +36,21 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.cluster.engine_spec import Place
+    from penstock.spark.attach import Penstock
 
 SMALL_HEAP_MB = 130
-"""About 80 MB of it live, of the 87 that the serial collector leaves the old generation."""
-_CORES = 2
-_PATIENCE_S = 300.0
-_BATCHES_AROUND = 8
+"""About 60 MB of it are Spark's own and 42 MB the table, of the 87 MB that the serial collector has for what lives."""
+_CACHED_MB = 42
+_WORDS = 300
+"""Words of each row: each is an object, so that a row leaves some 50 kB of garbage."""
+_CORES, _OVERHEAD = 2, "768m"
+"""Memory beside the heap is enough for the JVM and two Python workers: only the heap is short."""
+_PATIENCE_S = 120.0
+_BATCHES_BEFORE, _BATCHES_AROUND = 8, 8
 _KEYS = 20_000
-_ROWS_PER_S = 4_000
+_ROWS_PER_S = 3_500
+_TRIGGER = "2 seconds"
+"""Batches of usually one second: a query that has no time to spare has ever longer ones whatever slows it down."""
 _SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.stateStore.providerClass": (
@@ -60,11 +71,8 @@ _SIZING = {
     "sizing.mode": "apply",
     "sizing.window_s": 5.0,
     "sizing.step_limit": 3.0,
-    # With 130 MB collections take 2 % of the time here, and with three times as much next to nothing.
-    "sizing.gc_limit": 0.01,
+    # The comparison is of one change: all policies may decide, but nothing is made smaller meanwhile.
     "sizing.down_after_s": 3600.0,
-    # The comparison is of one change of the heap.
-    "sizing.hands_off": "memory, cpu, parallelism",
 }
 
 
@@ -72,8 +80,10 @@ _SIZING = {
 class ReshapePart:
     """One way to a larger heap, and what the query felt of it.
 
-    ``downtime_s`` is the longest time between the ends of two batches, less the usual one; ``rows`` are those that
-    batches read, ``counted_rows`` those in the result at the end, ``offset_rows`` those of the source up to there.
+    ``downtime_s`` is the longest time between the ends of two batches, less the usual one; ``usual_batch_s`` and
+    ``usual_after_s`` are medians before and after the change, ``longest_batch_s`` is of those around it. ``rows`` are
+    those that batches read, ``counted_rows`` those in the result at the end, ``offset_rows`` those of the source up to
+    there. ``verdicts`` is what each policy said when the change was decided.
     """
 
     way: str
@@ -84,6 +94,7 @@ class ReshapePart:
     took_s: float
     downtime_s: float
     usual_batch_s: float
+    usual_after_s: float
     longest_batch_s: float
     rows: int
     counted_rows: int
@@ -92,6 +103,7 @@ class ReshapePart:
     failed_tasks: int
     gc_before: float | None
     gc_after: float | None
+    verdicts: dict[str, str] = field(default_factory=dict)
     actions: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @property
@@ -123,8 +135,8 @@ def bench_reshape(*, parts: tuple[str, ...] = ("reshape", "restart"), say: Calla
 
 def _engine_spec(heap_mb: int) -> EngineSpec:
     return EngineSpec(
-        "penstock-reshape", ExecutorBounds(1, 2, 1), cores=_CORES, memory=f"{heap_mb}m", driver_memory="600m",
-        settings=_SETTINGS,
+        "penstock-reshape", ExecutorBounds(1, 2, 1), cores=_CORES, memory=f"{heap_mb}m",
+        memory_overhead=_OVERHEAD, driver_memory="600m", settings=_SETTINGS,
     )  # fmt: skip
 
 
@@ -135,8 +147,11 @@ def _reshaped(place: Place, checkpoint: Path) -> ReshapePart:
         _keep_one(engine.spark)
         store = MemoryStore()
         query = _start(engine.spark, checkpoint)
-        with penstock.attach(engine.spark, settings=_SIZING, store=store):
-            _await_batches(query, 4)
+        # The first batches are long for other reasons.
+        _await_batches(query, _BATCHES_BEFORE)
+        with penstock.attach(engine.spark, settings=_SIZING, store=store) as pen:
+            _await(lambda: _newest(store, ActionKind.RESIZE), lambda: f"decision: {_verdicts(pen)}")
+            verdicts = _verdicts(pen)
             done = _await(lambda: _newest(store, ActionKind.RESIZE_DONE), "change of the heap")
             ended_s = done["time_s"]
             _await_batches(query, _BATCHES_AROUND)
@@ -147,12 +162,12 @@ def _reshaped(place: Place, checkpoint: Path) -> ReshapePart:
         if not done["details"]["is_done"]:
             raise ClusterError(f"the heap was not changed: {done['reason']}")
         shape = EngineShape.from_dict(decided["details"]["shape"])
-        result = _result(engine.spark, [query], began_s=decided["time_s"], ended_s=ended_s)
+        result = _result(engine.spark, [query], checkpoint, began_s=decided["time_s"], ended_s=ended_s)
         query.stop()
         return ReshapePart(
             way=done["details"]["way"], heap_before_mb=SMALL_HEAP_MB, heap_after_mb=shape.heap_mb,
             policy=decided["details"]["policy"], reason=decided["reason"], took_s=float(done["value"]),
-            gc_before=decided["details"]["figures"].get("gc_fraction"), gc_after=gc_after,
+            gc_before=decided["details"]["figures"].get("gc_fraction"), gc_after=gc_after, verdicts=verdicts,
             actions=actions, **result,
         )  # fmt: skip
 
@@ -161,7 +176,7 @@ def _restarted(place: Place, checkpoint: Path, heap_mb: int) -> ReshapePart:
     with running_engine(_engine_spec(SMALL_HEAP_MB), place) as engine:
         _keep_one(engine.spark)
         first = _start(engine.spark, checkpoint)
-        _await_batches(first, 4 + _BATCHES_AROUND)
+        _await_batches(first, _BATCHES_BEFORE)
         before = _reports(first)
         began_s = time.time()
         first.stop()
@@ -171,7 +186,7 @@ def _restarted(place: Place, checkpoint: Path, heap_mb: int) -> ReshapePart:
         _await_batches(second, 1)
         ended_s = time.time()
         _await_batches(second, _BATCHES_AROUND)
-        result = _result(engine.spark, [second], began_s=began_s, ended_s=ended_s, before=before)
+        result = _result(engine.spark, [second], checkpoint, began_s=began_s, ended_s=ended_s, before=before)
         second.stop()
     return ReshapePart(
         way="restart", heap_before_mb=SMALL_HEAP_MB, heap_after_mb=heap_mb, policy="-", reason="",
@@ -186,11 +201,25 @@ def _start(spark: SparkSession, checkpoint: Path) -> StreamingQuery:
 
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
+    _cache_table(spark)
     profile = f"constant:rate={_ROWS_PER_S}"
     rows = spark.readStream.format("penstock.load").option("profile", profile).option("partitions", 2).load()
-    counts = rows.groupBy((fn.col("offset") % _KEYS).alias("key")).count()
-    writer = counts.writeStream.format("memory").outputMode("complete").queryName("counts")
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime="1 second").start()
+    words = fn.split(fn.repeat(fn.concat(fn.col("offset").cast("string"), fn.lit(" ")), _WORDS), " ")
+    by_key = rows.groupBy((fn.col("offset") % _KEYS).alias("key"))
+    counts = by_key.agg(fn.count("*").alias("count"), fn.sum(fn.size(words)).alias("words"))
+    writer = counts.writeStream.format("noop").outputMode("update").queryName("counts")
+    return writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime=_TRIGGER).start()
+
+
+def _cache_table(spark: SparkSession) -> None:
+    """Keep a table in the executors' heap, as an application does that looks rows up."""
+    from pyspark import StorageLevel  # noqa: PLC0415 - the engine sets the interpreter first
+    from pyspark.sql import functions as fn  # noqa: PLC0415 - as above
+
+    # Two texts of 64 characters are 128 bytes a row.
+    rows = spark.range(0, _CACHED_MB * 8 * 1024, 1, 4)
+    texts = [fn.sha2((fn.col("id") + place).cast("string"), 256).alias(f"text_{place}") for place in (0, 1)]
+    rows.select(*texts).persist(StorageLevel.MEMORY_ONLY).count()
 
 
 def _keep_one(spark: SparkSession) -> None:
@@ -206,11 +235,19 @@ def _keep_one(spark: SparkSession) -> None:
         time.sleep(0.5)
 
 
-def _await(found: Callable[[], Any], what: str) -> Any:  # noqa: ANN401 - whatever is waited for
+def _verdicts(pen: Penstock) -> dict[str, str]:
+    """What each policy said last, by its name."""
+    sizing = pen.loop.logic.sizing
+    found = None if sizing is None else sizing.last_round
+    return {} if found is None else {each.policy: each.reason for each in found.verdicts}
+
+
+def _await(found: Callable[[], Any], what: str | Callable[[], str]) -> Any:  # noqa: ANN401 - whatever is waited for
     deadline_s = time.monotonic() + _PATIENCE_S
     while not (result := found()):
         if time.monotonic() > deadline_s:
-            raise ClusterError(f"no {what} within {_PATIENCE_S:.0f} s")
+            told = what if isinstance(what, str) else what()
+            raise ClusterError(f"within {_PATIENCE_S:.0f} s no {told}")
         time.sleep(0.3)
     return result
 
@@ -246,6 +283,7 @@ def _gc(store: MemoryStore, *, after_s: float) -> float | None:
 def _result(
     spark: SparkSession,
     queries: list[StreamingQuery],
+    checkpoint: Path,
     *,
     began_s: float,
     ended_s: float,
@@ -261,21 +299,22 @@ def _result(
     for report in reports:
         begin_s = parse_timestamp_s(report["timestamp"])
         spans.append((begin_s, begin_s + report["durationMs"]["triggerExecution"] / 1000.0))
-    usual = sorted(end - begin for begin, end in spans[2:] if end < began_s or begin > ended_s)
-    usual_batch_s = usual[len(usual) // 2] if usual else 0.0
+    usual_batch_s = _median([end - begin for begin, end in spans[2:] if end < began_s])
+    usual_after_s = _median([end - begin for begin, end in spans if begin > ended_s][1:])
     during = [
         (begin, end) for begin, end in spans if end >= began_s - usual_batch_s and begin <= ended_s + usual_batch_s
     ]
     ends = [(before, after) for (_, before), (_, after) in pairwise(spans)]
     gaps = [after - before for before, after in ends if after >= began_s and before <= ended_s]
-    quiet = sorted(after - before for before, after in ends[2:] if after < began_s)
-    usual_gap_s = quiet[len(quiet) // 2] if quiet else usual_batch_s
-    counted = spark.sql("SELECT sum(count) AS rows FROM counts").collect()[0]["rows"]
+    usual_gap_s = _median([after - before for before, after in ends[2:] if after < began_s])
+    state = spark.read.format("statestore").load(str(checkpoint))
+    counted = state.selectExpr("sum(value.count) AS rows").collect()[0]["rows"]
     last = reports[-1]["sources"][0]["endOffset"]
     tree = json.loads(last) if isinstance(last, str) else last
     return {
         "downtime_s": max(0.0, max(gaps, default=0.0) - usual_gap_s),
         "usual_batch_s": usual_batch_s,
+        "usual_after_s": usual_after_s,
         "longest_batch_s": max((end - begin for begin, end in during), default=0.0),
         "rows": sum(report["numInputRows"] for report in reports),
         "counted_rows": int(counted),
@@ -283,3 +322,7 @@ def _result(
         "runs": len({report["runId"] for report in reports}),
         "failed_tasks": internals.failed_tasks(spark),
     }
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2] if values else 0.0

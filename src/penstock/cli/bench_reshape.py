@@ -7,8 +7,8 @@ import typer
 from penstock.console import AsJson, print_json, print_table
 
 _COLUMNS = (
-    "way", "heap_before_mb", "heap_after_mb", "took_s", "downtime_s", "usual_batch_s", "longest_batch_s", "rows",
-    "is_exact", "runs", "failed_tasks", "gc_before", "gc_after",
+    "way", "heap_before_mb", "heap_after_mb", "took_s", "downtime_s", "usual_batch_s", "usual_after_s",
+    "longest_batch_s", "rows", "is_exact", "runs", "failed_tasks", "gc_before", "gc_after",
 )  # fmt: skip
 
 
@@ -18,9 +18,10 @@ def reshape(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give an executor with a heap three times too small a larger one, without a restart and with one.
+    """Give an executor whose heap is too small three times as much, without a restart and with one.
 
-    On a Standalone cluster of its own. The query keeps its state in RocksDB; rows are counted at the end.
+    On a Standalone cluster of its own. The query keeps its state in RocksDB, a cached table fills the heap, and garbage
+    collection takes a large part of the time; rows are counted at the end.
 
     For example:
       penstock bench reshape --json

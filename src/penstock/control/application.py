@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.control.graph_tier import GraphTier
     from penstock.control.scaling.base import Scaler
     from penstock.model import Application, BatchSignal, Goal, QueryName, SeriesPoint
+    from penstock.model.sizing import Resource
     from penstock.settings import Settings
 
 _SHED = 0.999
@@ -110,6 +111,7 @@ class ApplicationLogic:
         self._graph = self._new_graph()
         self._scaling: ScalingTier | None = None
         self._sizing: SizingTier | None = None
+        self._left_resources: dict[Resource, str] = {}
         self._workload = Workload()
         self._points: list[SeriesPoint] = []
         self._has_seen_cores = False
@@ -366,12 +368,20 @@ class ApplicationLogic:
                 scales_executors=self.application.executors is not None,
                 first_number=self._resizes,
             )
+            for resource, reason in self._left_resources.items():
+                self._sizing.engine.block(resource, reason)
         return self._sizing.observe(
             event.signal, event.shape, event.capacity, is_asked_for=event.is_asked_for and self._enforced
         )
 
     def _on_resized(self, event: ResizeEnded) -> list[Decision]:
         return [] if self._sizing is None else self._sizing.on_outcome(event.outcome)
+
+    def leave_resource(self, resource: Resource, reason: str) -> None:
+        """Do not decide about a resource of executors any more."""
+        self._left_resources[resource] = reason
+        if self._sizing is not None:
+            self._sizing.engine.block(resource, reason)
 
     def take_points(self) -> list[SeriesPoint]:
         """What was measured of executors since the last call: how long they take to come and to go."""

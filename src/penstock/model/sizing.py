@@ -104,8 +104,8 @@ class UsageSignal:
         Part of the window in garbage collection, of the executor with the most.
     gc_count
         Collections over all executors.
-    jvm_rss_mb, python_rss_mb
-        Resident memory of the JVM and of its Python workers, of the fullest executor.
+    jvm_rss_mb, python_rss_mb, python_vm_mb
+        Resident memory of the JVM and of its Python workers, and what the workers map, of the fullest executor.
     off_heap_mb
         Memory of the JVM beside its heap, of the fullest executor.
     cpu_fraction, busy_fraction
@@ -127,6 +127,7 @@ class UsageSignal:
     gc_count: int | None = None
     jvm_rss_mb: float | None = None
     python_rss_mb: float | None = None
+    python_vm_mb: float | None = None
     off_heap_mb: float | None = None
     cpu_fraction: float | None = None
     busy_fraction: float | None = None
@@ -189,7 +190,7 @@ class SizingDecision:
     part
         For memory: which part of it beside the heap.
     python_mb
-        For less memory: what of it is for Python workers, for each executor; None leaves that as it is.
+        For less memory: what Python workers of each executor map; None leaves their limit as it is.
     """
 
     policy: str

@@ -72,6 +72,7 @@ class SimulatedApplication:
             gc_count=round(gc * WINDOW_S * 10),
             jvm_rss_mb=0.95 * self.committed_mb + off_heap,
             python_rss_mb=python,
+            python_vm_mb=python,
             off_heap_mb=off_heap,
             cpu_fraction=min(1.0, done * per_row / (executors * shape.cores)),
             busy_fraction=min(1.0, done * (per_row + wait_s) / slots),

@@ -250,6 +250,11 @@ class Penstock:
 
     # What users call
 
+    @property
+    def spark(self) -> SparkSession:
+        """The session that this is a hold on."""
+        return self._spark
+
     def remote_service(self, name: str, figure: Callable[[], float | None]) -> None:
         """Name a service that the queries call, with a function that gives its latency now, or None.
 

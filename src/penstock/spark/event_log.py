@@ -269,6 +269,7 @@ class _Reader:
             gc_count=sum(metrics.get(name, 0) for metrics in known for name in counts),
             jvm_rss_mb=_most(known, "ProcessTreeJVMRSSMemory"),
             python_rss_mb=_most(known, "ProcessTreePythonRSSMemory"),
+            python_vm_mb=_most(known, "ProcessTreePythonVMemory"),
             off_heap_mb=_most(known, "JVMOffHeapMemory"),
             cpu_fraction=min(1.0, window.cpu_s / (cores * self.window_s)),
             busy_fraction=min(1.0, window.run_s / (slots * self.window_s)),

@@ -1,9 +1,9 @@
 """Gives the executors of a running application another shape, the cheapest way that does it.
 
 Number of executors and task slots change at once. Another heap, memory or number of cores needs other executors: they
-are asked for under a resource profile of their own, take over the tasks of the running queries, and the old ones are
-then let go as any executor is, their tasks finished and their blocks passed on (docs/adr/0023-sizing.md). Where that
-cannot be done the shape stays, and the outcome says which settings a restart needs.
+are asked for under a resource profile of their own, rehearse the running queries, take over their tasks, and the old
+ones are then let go as any executor is, their tasks finished and their blocks passed on (docs/adr/0023-sizing.md).
+Where that cannot be done the shape stays, and the outcome says which settings a restart needs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.model.sizing import EngineShape, ResizeOutcome
 from penstock.spark import internals
 from penstock.spark.internals import Ability
+from penstock.spark.rehearsal import in_one_line, rehearse
 from penstock.spark.usage import engine_shape
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def restart_settings(shape: EngineShape) -> dict[str, str]:
     return settings | ({"spark.executor.pyspark.memory": f"{shape.python_mb}m"} if shape.python_mb else {})
 
 
+class NeedsRestartError(Exception):
+    """Executors cannot take a shape on while queries run; the message says why."""
+
+
 class Reshaper:
     """Carries out one change of shape at a time, on a thread of its own: executors take seconds to start.
 
@@ -77,8 +82,8 @@ class Reshaper:
         The session.
     missing
         Abilities that this Spark does not offer.
-    start_within_s, release_within_s
-        How long new executors may take to come, and old ones to go.
+    start_within_s, rehearse_within_s, release_within_s
+        How long new executors may take to come and to rehearse, and old ones to go.
     """
 
     def __init__(
@@ -87,14 +92,18 @@ class Reshaper:
         missing: Collection[Ability],
         *,
         start_within_s: float = 120.0,
+        rehearse_within_s: float = 60.0,
         release_within_s: float = 600.0,
     ) -> None:
         self._spark, self._missing = spark, missing
         self._start_within_s, self._release_within_s = start_within_s, release_within_s
+        self._rehearse_within_s = rehearse_within_s
         self._outcomes: list[ResizeOutcome] = []
         self._thread: threading.Thread | None = None
         self._number = 0
         self._closed = threading.Event()
+        self.restart: Callable[[Resize, str], bool] | None = None
+        """Takes on what needs a restart, with the reason; False where it does not."""
 
     @property
     def number(self) -> int:
@@ -129,9 +138,13 @@ class Reshaper:
         way = way_of(before, after)
         try:
             reason = self._change(way, before, after)
+        except NeedsRestartError as error:
+            if self.restart is not None and self.restart(decision, str(error)):
+                return
+            reason = f"{error}: {_needs_restart(after)}"
         except Exception as error:  # whatever goes wrong, the queries go on with what they have
             logger.warning("the shape could not be changed", exc_info=True)
-            reason = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}"
+            reason = in_one_line(error)
         there = engine_shape(self._spark)
         is_done = not reason
         self._outcomes.append(
@@ -147,21 +160,29 @@ class Reshaper:
         )
 
     def _change(self, way: str, before: EngineShape, after: EngineShape) -> str:
-        """Change the shape; gives why that failed, empty where it did not."""
+        """Change the shape; gives why that failed, empty where it did not.
+
+        Raises
+        ------
+        NeedsRestartError
+            Where only a restart can do it.
+        """
         if way == TASK_SLOTS:
             return self._change_slots(after)
         if Ability.SCALING in self._missing:
-            return f"executors cannot be changed while queries run: {_needs_restart(after)}"
+            raise NeedsRestartError("executors cannot be changed while queries run")
         if way == EXECUTORS:
             return self._change_number(before, after)
         if Ability.RESHAPE in self._missing:
-            return f"this Spark has no second shape of executors: {_needs_restart(after)}"
+            raise NeedsRestartError("this Spark has no second shape of executors")
+        if internals.is_allocated_by_spark(self._spark):
+            raise NeedsRestartError("Spark decides on executors itself (spark.dynamicAllocation.enabled)")
         return self._reshape(after)
 
     def _change_slots(self, after: EngineShape) -> str:
         if Ability.RESHAPE in self._missing:
-            return f"task slots cannot be changed while queries run: {_needs_restart(after)}"
-        internals.open_to_all_executors(self._spark, after.task_cpus)
+            raise NeedsRestartError("task slots cannot be changed while queries run")
+        internals.set_task_cpus(self._spark, after.task_cpus)
         return ""
 
     def _change_number(self, before: EngineShape, after: EngineShape) -> str:
@@ -179,9 +200,6 @@ class Reshaper:
     def _reshape(self, after: EngineShape) -> str:
         old = self._serving()
         profile_id = internals.add_profile(self._spark, after)
-        internals.open_to_all_executors(self._spark, after.task_cpus)
-        if not internals.may_run_on(self._spark, profile_id):
-            return f"the scheduler keeps queries off executors of another shape: {_needs_restart(after)}"
         staying = _counted(old)
         # Both beside each other: a query must not wait until the new ones have started.
         internals.request_profiles(self._spark, {**staying, profile_id: after.executors})
@@ -193,13 +211,21 @@ class Reshaper:
             internals.request_profiles(self._spark, {**staying, profile_id: 0})
             come = [each for each, profile in self._serving().items() if profile == profile_id]
             self._release(come)
-            return (
+            raise NeedsRestartError(
                 f"{len(come)} of {after.executors} executors of {after.memory_mb:,} MB and {after.cores} cores came "
-                f"within {self._start_within_s:.0f} s: the old shape stays; free room beside the old executors, or "
-                f"{_needs_restart(after)}"
+                f"within {self._start_within_s:.0f} s: the old shape stays until there is room beside the old ones"
             )
+        self._rehearse(profile_id)
+        internals.move_to_profile(self._spark, profile_id)
         internals.request_profiles(self._spark, {**dict.fromkeys(staying, 0), profile_id: after.executors})
         return self._release(list(old))
+
+    def _rehearse(self, profile_id: int) -> None:
+        """Have new executors run the queries' last batches, so that the first one they take over is not their first."""
+        if Ability.REHEARSAL in self._missing:
+            return
+        for why in rehearse(self._spark, profile_id, within_s=self._rehearse_within_s):
+            logger.info("not rehearsed on new executors: %s", why)
 
     def _release(self, executor_ids: list[str]) -> str:
         for executor_id in executor_ids:

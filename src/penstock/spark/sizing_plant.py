@@ -83,6 +83,10 @@ class SizingPlant:
         """Whether nothing is left to be done about a decision."""
         return not _is_ours(decision) or decision.number <= self._reshaper.number
 
+    def restart_by(self, ask: Callable[[Resize, str], bool]) -> None:
+        """Have what executors cannot take on while queries run carried out by whoever can start the application."""
+        self._reshaper.restart = ask
+
     def close(self) -> None:
         """Wait for nothing any more."""
         self._reshaper.close()

@@ -102,6 +102,7 @@ class UsageCollector:
             gc_count=gc_count,
             jvm_rss_mb=_most(serving, "ProcessTreeJVMRSSMemory"),
             python_rss_mb=_most(serving, "ProcessTreePythonRSSMemory"),
+            python_vm_mb=_most(serving, "ProcessTreePythonVMemory"),
             off_heap_mb=_most(serving, "JVMOffHeapMemory"),
             cpu_fraction=min(1.0, work_cpu_s / (cores * length_s)),
             busy_fraction=min(1.0, busy_s / (slots * length_s)),

@@ -92,3 +92,21 @@ def test_a_quota_holds() -> None:
     found = resize(SHAPE, wanted(Resource.PARALLELISM, 20), Capacity(quota_cores=10))
     assert found.shape.executors == 5
     assert found.unplaced.startswith("the quota of 10 cores allows 5 of 10 executors")
+
+
+def test_python_workers_without_a_limit_are_given_none() -> None:
+    """More memory for them goes to the overhead they live off: a limit on what they map could end them at once."""
+    shape = EngineShape(2, 1024, 384)
+    wanted = SizingDecision("P2", Resource.MEMORY, 2 * 2048.0, "", part=MemoryPart.PYTHON)
+    found = resize(shape, wanted, Capacity()).shape
+    assert (found.heap_mb, found.overhead_mb, found.python_mb) == (1024, 1024, 0)
+
+
+@pytest.mark.parametrize(("mapped_mb", "python_mb"), [(None, 2000), (1500.0, 1500), (2500.0, 2000)])
+def test_the_limit_of_python_workers_is_lowered_only_to_what_they_map(mapped_mb: float | None, python_mb: int) -> None:
+    """Little of what they map may be resident: without the figure the limit stays, whatever the memory could be."""
+    shape = EngineShape(2, 1024, 384, python_mb=2000)
+    wanted = SizingDecision("P6", Resource.MEMORY, 2 * 1600.0, "", python_mb=mapped_mb)
+    found = resize(shape, wanted, Capacity()).shape
+    assert found.python_mb == python_mb
+    assert found.memory_mb < shape.memory_mb

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.control.sizing.base import CONFIRM_WINDOWS, SizingContext, above, decided, silent, step
+from penstock.control.sizing.base import (
+    CONFIRM_WINDOWS,
+    SizingContext,
+    above,
+    decided,
+    number_of_executors,
+    silent,
+    step,
+)
 from penstock.model.sizing import Resource, Verdict
 
 _HALF_OF_TIME = 0.5
@@ -50,7 +58,7 @@ class HeapUp:
             "heap_used_mb": usage.newest("heap_used_mb"), "heap_mb": shape.heap_mb, "lost_to_heap": lost,
         }  # fmt: skip
         if lost:
-            return self._decide(context, settings.step_limit, f"{lost} executors ran out of heap", figures)
+            return self._decide(context, settings.step_limit, f"{number_of_executors(lost)} ran out of heap", figures)
         if shares is None:
             return silent(self, "time in garbage collection is not known yet", figures)
         share = min(shares)

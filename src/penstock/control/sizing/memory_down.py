@@ -61,8 +61,9 @@ class MemoryDown:
         if wanted > shape.memory_mb * (1 - settings.min_saving):
             return silent(self, f"{wanted:,.0f} MB of {shape.memory_mb:,} MB are needed", figures)
         reason = f"at most {resident:,.0f} MB of {shape.memory_mb:,} MB would be resident"
-        python = usage.peak("python_rss_mb")
-        python_mb = None if python is None else python * (1 + settings.margin) / settings.memory_limit
+        # The limit of Python workers is on what they map: what is resident of it says nothing.
+        mapped = usage.peak("python_vm_mb")
+        python_mb = None if mapped is None else mapped * (1 + settings.margin)
         expected = {"memory_used_mb": settings.memory_limit * wanted}
         return decided(self, wanted * shape.executors, reason, figures, expected, python_mb=python_mb)
 

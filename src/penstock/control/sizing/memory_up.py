@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.control.sizing.base import SizingContext, decided, silent, step
+from penstock.control.sizing.base import SizingContext, decided, number_of_executors, silent, step
 from penstock.model.sizing import MemoryPart, Resource, Verdict
 
 
@@ -13,7 +13,8 @@ class MemoryUp:
 
     ``factor = step(used / (memory_limit * allotted) * (1 + margin))``, on the memory as a whole; the heap stays as P1
     left it, so all of it goes to the part that grew: Python workers where their resident memory is above what they
-    have, else the overhead of the JVM. One window is enough: the next one may be too late.
+    have, else the overhead of the JVM. Where Python workers have no memory of their own they live off the overhead, and
+    it goes there. One window is enough: the next one may be too late.
 
     Sage (LinkedIn), table 1: used over allotted memory, after heap and before CPU.
 
@@ -47,7 +48,8 @@ class MemoryUp:
         }  # fmt: skip
         part = MemoryPart.PYTHON if _is_python(context, python) else MemoryPart.OVERHEAD
         if lost:
-            return self._decide(context, settings.step_limit, f"{lost} executors were killed for memory", figures, part)
+            killed = f"{number_of_executors(lost)} killed for want of memory"
+            return self._decide(context, settings.step_limit, killed, figures, part)
         if used is None:
             return silent(self, "resident memory is not known", figures)
         ratio = used / shape.memory_mb

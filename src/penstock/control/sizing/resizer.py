@@ -81,15 +81,20 @@ def candidates(shape: EngineShape, decision: SizingDecision) -> Iterator[EngineS
 
 
 def _with_memory(shape: EngineShape, executors: int, memory_mb: int, decision: SizingDecision) -> EngineShape:
-    """So much memory each, by another overhead or other Python memory; more executors share the heap as well."""
+    """So much memory each, by another overhead or other Python memory; more executors share the heap as well.
+
+    Python memory is a limit of what each worker may map, not only of what it uses, and a worker that meets it fails. So
+    where none is set Python workers live off the overhead, and none is set here; one that is set goes with the slots,
+    of which each executor has as many as before, and is lowered only to what a decision says is mapped.
+    """
     spread = shape.executors / executors
-    heap, overhead, python = (math.ceil(size * spread) for size in (shape.heap_mb, shape.overhead_mb, shape.python_mb))
-    beside = max(_SMALLEST_MB, memory_mb - heap)
-    if decision.python_mb is not None:
-        python = min(python, math.ceil(decision.python_mb), beside - _SMALLEST_MB)
-    elif decision.part is MemoryPart.PYTHON:
-        python = beside - min(overhead, beside)
-    python = max(0, min(python, beside - _SMALLEST_MB))
+    heap, overhead = (math.ceil(size * spread) for size in (shape.heap_mb, shape.overhead_mb))
+    beside, python = max(_SMALLEST_MB, memory_mb - heap), shape.python_mb
+    if python and decision.python_mb is not None:
+        python = min(python, math.ceil(decision.python_mb))
+    elif python and decision.part is MemoryPart.PYTHON:
+        python = max(python, beside - overhead)
+    beside = max(beside, python + _SMALLEST_MB)
     return replace(shape, executors=executors, heap_mb=heap, overhead_mb=beside - python, python_mb=python)
 
 

@@ -23,6 +23,7 @@ _FIGURES: dict[Figure, Callable[[UsageSignal], float | None]] = {
     "memory_used_mb": lambda seen: seen.memory_used_mb,
     "likely_resident_mb": lambda seen: seen.likely_resident_mb,
     "python_rss_mb": lambda seen: seen.python_rss_mb,
+    "python_vm_mb": lambda seen: seen.python_vm_mb,
     "jvm_rss_mb": lambda seen: seen.jvm_rss_mb,
     "off_heap_mb": lambda seen: seen.off_heap_mb,
     "cpu_fraction": lambda seen: None if seen.cpu_fraction is None else seen.cpu_fraction * steady_part(seen),

@@ -17,6 +17,7 @@ from penstock.spark.internals.checkpoint_files import (
     make_folder,
     missing_files,
     read_file,
+    repartition_state,
     write_file,
 )
 from penstock.spark.internals.executors import (
@@ -79,6 +80,7 @@ from penstock.spark.internals.queries import (
     unwrapped,
     writer_query_name,
 )
+from penstock.spark.internals.rehearsal import BatchRehearsal, is_batch_over, newest_batch
 from penstock.spark.internals.reports import (
     end_connection,
     last_report,
@@ -87,8 +89,8 @@ from penstock.spark.internals.reports import (
     thread_connection,
     unseen_reports,
 )
-from penstock.spark.internals.reshape import add_profile, may_run_on, open_to_all_executors, request_profiles
-from penstock.spark.internals.session import end_session, is_same_session, require_classic_session
+from penstock.spark.internals.reshape import add_profile, move_to_profile, request_profiles, set_task_cpus
+from penstock.spark.internals.session import end_session, is_same_session, open_session, require_classic_session
 from penstock.spark.internals.usage import (
     ExecutorUsage,
     JobWork,
@@ -103,6 +105,7 @@ __all__ = [
     "MEMBERS",
     "POOL_PROPERTY",
     "Ability",
+    "BatchRehearsal",
     "ExecutorTotals",
     "ExecutorUsage",
     "FileCount",
@@ -140,6 +143,7 @@ __all__ = [
     "files_waiting",
     "is_allocated_by_spark",
     "is_asked",
+    "is_batch_over",
     "is_graceful",
     "is_micro_batch",
     "is_on_standby",
@@ -153,10 +157,11 @@ __all__ = [
     "live_executors",
     "make_folder",
     "make_pool",
-    "may_run_on",
     "missing_files",
+    "move_to_profile",
+    "newest_batch",
     "next_batch",
-    "open_to_all_executors",
+    "open_session",
     "plan_mentions",
     "plan_now",
     "plan_of_execution",
@@ -171,6 +176,7 @@ __all__ = [
     "read_limit_of",
     "reads_all_in_one_batch",
     "release_executor",
+    "repartition_state",
     "reports_after",
     "request_executors",
     "request_profiles",
@@ -180,6 +186,7 @@ __all__ = [
     "running_batch",
     "send_to_tasks",
     "set_read_limit",
+    "set_task_cpus",
     "source_of",
     "source_rows",
     "sources_of",

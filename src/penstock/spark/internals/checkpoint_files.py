@@ -82,6 +82,17 @@ def missing_files(spark: SparkSession, addresses: Sequence[str]) -> list[str]:
     return gone
 
 
+def repartition_state(spark: SparkSession, location: str, partitions: int) -> None:
+    """Give the state of a query that does not run another number of partitions, by a batch of its own.
+
+    Raises
+    ------
+    AttributeError
+        Before Spark 4.2, which has no such operation.
+    """
+    spark._streamingCheckpointManager.repartition(location, partitions)  # noqa: SLF001 - what this package is for
+
+
 def _path(spark: SparkSession, location: str) -> JavaObject:
     return jvm(spark).org.apache.hadoop.fs.Path(location)
 

@@ -36,6 +36,10 @@ _SUMMARY_CLASS = "org.apache.spark.status.api.v1.ExecutorSummary"
 _PROFILE_MANAGER_CLASS = "org.apache.spark.resource.ResourceProfileManager"
 _TASK_SCHEDULER_CLASS = "org.apache.spark.scheduler.TaskSchedulerImpl"
 _POOL_CLASS = "org.apache.spark.scheduler.Pool"
+_RDD_CLASS = "org.apache.spark.rdd.RDD"
+_INCREMENTAL_CLASS = "org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution"
+_WATERMARK_CLASS = "org.apache.spark.sql.execution.streaming.runtime.WatermarkPropagator"
+_LOGICAL_RDD_CLASS = "org.apache.spark.sql.execution.LogicalRDD"
 _TASK_PROFILE_CLASS = "org.apache.spark.resource.TaskResourceProfile"
 
 
@@ -58,6 +62,7 @@ class Ability(StrEnum):
     USAGE = "memory and garbage collection of executors and their Python workers"
     RESHAPE = "executors of another size while queries run"
     POOLS = "weights of priorities in Spark's scheduler"
+    REHEARSAL = "executors that have run a query's batch before they take it over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +115,17 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.USAGE, (_SUMMARY_CLASS,), "removeReason"),
     Member(Ability.USAGE, (_PROFILE_MANAGER_CLASS,), "resourceProfileFromId"),
     Member(Ability.RESHAPE, (_PROFILE_MANAGER_CLASS,), "resourceProfileIdToResourceProfile"),
-    Member(Ability.RESHAPE, (_PROFILE_MANAGER_CLASS,), "canBeScheduled"),
+    Member(Ability.RESHAPE, (_PROFILE_MANAGER_CLASS,), "defaultProfile"),
     Member(Ability.RESHAPE, (_TASK_PROFILE_CLASS,), "setResourceProfileId"),
     Member(Ability.RESHAPE, (_BACKEND_CLASS,), "requestTotalExecutors"),
     Member(Ability.RESHAPE, (_BACKEND_CLASS,), "decommissionExecutor"),
     Member(Ability.POOLS, (_TASK_SCHEDULER_CLASS,), "rootPool"),
     Member(Ability.POOLS, (_POOL_CLASS,), "addSchedulable"),
+    Member(Ability.REHEARSAL, (_RDD_CLASS,), "resourceProfile"),
+    Member(Ability.REHEARSAL, _EXECUTION_CLASSES, "lastExecution"),
+    Member(Ability.REHEARSAL, (_INCREMENTAL_CLASS,), "currentStateStoreCkptId"),
+    Member(Ability.REHEARSAL, (_WATERMARK_CLASS,), "apply"),
+    Member(Ability.REHEARSAL, (_LOGICAL_RDD_CLASS,)),
     Member(Ability.COMPILED, (_CODEGEN_METRICS_CLASS,), "METRIC_COMPILATION_TIME"),
 )
 

@@ -22,6 +22,14 @@ def require_classic_session(spark: SparkSession) -> None:
         )
 
 
+def open_session() -> SparkSession | None:
+    """The session of this program whose driver runs; None where there is none."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark is imported only where it is used
+
+    found = SparkSession._instantiatedSession  # noqa: SLF001 - what this package is for
+    return found if found is not None and found.sparkContext._jsc is not None else None  # noqa: SLF001 - as above
+
+
 def end_session(spark: SparkSession) -> None:
     """Stop a session and wait for the end of its JVM, which else outlives the program by a moment."""
     from pyspark import SparkContext  # noqa: PLC0415 - Spark is imported only where it is used

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from penstock.spark.internals.handles import JavaObject
 
 MEMORY_METRICS = (
-    "JVMHeapMemory", "JVMOffHeapMemory", "ProcessTreeJVMRSSMemory", "ProcessTreePythonRSSMemory", "MinorGCCount",
-    "MajorGCCount", "ConcurrentGCCount", "TotalGCTime",
+    "JVMHeapMemory", "JVMOffHeapMemory", "ProcessTreeJVMRSSMemory", "ProcessTreePythonRSSMemory",
+    "ProcessTreePythonVMemory", "MinorGCCount", "MajorGCCount", "ConcurrentGCCount", "TotalGCTime",
 )  # fmt: skip
 """Names of Spark's executor metrics that sizes go by; the store keeps the peak of each since the executor began."""
 
@@ -66,9 +66,10 @@ def profile_memory(spark: SparkSession, profile_id: int) -> dict[str, int]:
     return {str(name): int(resources.get(name).amount()) for name in list(resources.keySet())}
 
 
-def task_cpus(spark: SparkSession, profile_id: int = 0) -> int:
-    """Cores that a task of a profile takes."""
-    resources = context_of(spark).resourceProfileManager().resourceProfileFromId(profile_id).taskResourcesJMap()
+def task_cpus(spark: SparkSession) -> int:
+    """Cores that a task takes which asks for nothing else."""
+    manager = context_of(spark).resourceProfileManager()
+    resources = manager.resourceProfileFromId(manager.defaultResourceProfile().id()).taskResourcesJMap()
     cpus = resources.get("cpus")
     return 1 if cpus is None else int(cpus.amount())
 
