@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _FIRST_ROWS = 6_000
 # Queries take seconds to start, and a reader has no rows before its producer's first batch is done.
 _WARM_UP_S, _SETTLE_S, _TRIAL_S = 15.0, 8.0, 12.0
-_MOST_TRIALS = 6
+_MOST_TRIALS, _ENOUGH = 8, 2
+"""Trials on end without more, after which there is no more: a single one may have met code that is still compiled."""
 # A limit that asks for so much more than was seen; what is done of it tells whether cores were the bound.
 _ASK = 2.0
 _IS_MORE = 1.15
@@ -37,13 +38,15 @@ def find_capacity(runs: GraphRuns, say: Callable[[str], None]) -> GraphCapacity:
     full = _on_backlog(runs, "warm", _FIRST_ROWS, 0.0, _WARM_UP_S)
     seen = max(_slowest(runs, full), 0.1 * _FIRST_ROWS / runs.batch_s)
     say(f"warm-up: {seen:,.0f} rows/s of all queries")
+    without_more = 0
     for trial in range(1, _MOST_TRIALS + 1):
         limit, before = round(_ASK * seen * runs.batch_s), seen
         full = _on_backlog(runs, f"full-{trial}", limit, _SETTLE_S, _TRIAL_S)
         # The best of all trials: whatever else ran on the machine meanwhile only took from them.
         seen = max(seen, _slowest(runs, full))
         say(f"trial {trial}: {limit:,} rows a batch, {_slowest(runs, full):,.0f} rows/s of all queries")
-        if trial > 1 and seen < _IS_MORE * before:
+        without_more = without_more + 1 if seen < _IS_MORE * before else 0
+        if without_more == _ENOUGH:
             break
     names = [stage.name for stage in runs.graph.stages]
     states = {name: states_of(name, full.batches) for name in names if len(later_half(name, full.batches)) > 1}
