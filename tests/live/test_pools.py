@@ -39,7 +39,7 @@ def weight_of(spark: SparkSession, pool: str) -> int:
 def test_a_governed_query_goes_into_the_pool_of_its_priority_and_follows_it(
     stopping: SparkSession, attach: Callable[..., Penstock]
 ) -> None:
-    """Its tasks weigh what its goal says, also after the goal has changed; a pool that somebody has chosen stays."""
+    """Its tasks weigh what its goal says, also a new one, until it is released; a pool that somebody chose stays."""
     goals = {name: Goal(latency=10, priority=3, minimum_accuracy=0.5) for name in ("clicks", "ads", "watched")}
     pen = attach(goals={name: goals[name] for name in ("clicks", "ads")})
 
@@ -58,6 +58,8 @@ def test_a_governed_query_goes_into_the_pool_of_its_priority_and_follows_it(
     pen.set_goal("clicks", Goal(latency=10, priority=7, minimum_accuracy=0.5))
     wait_until(lambda: newest_pool(stopping, clicks) == pool_of(7), "the pool of its new priority")
     assert weight_of(stopping, pool_of(7)) == 7
+    pen.release("clicks")
+    wait_until(lambda: newest_pool(stopping, clicks) == "default", "the pool that it came with")
     wait_until(lambda: newest_pool(stopping, watched) is not None, "a batch of the one without a goal")
     assert newest_pool(stopping, watched) == "default", "nobody governs it"
     wait_until(lambda: newest_pool(stopping, ads) is not None, "a batch of the one with a pool")

@@ -12,6 +12,7 @@ from its checkpoint.
 from __future__ import annotations
 
 import json
+import statistics
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field
@@ -325,4 +326,4 @@ def _result(
 
 
 def _median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2] if values else 0.0
+    return statistics.median(values) if values else 0.0

@@ -104,15 +104,7 @@ class SizingTier:
             return []
         self._pending = None
         resource = Resource(pending.resource)
-        done = ResizeDone(
-            cause=f"number {outcome.number}",
-            reason=outcome.reason or f"{outcome.shape}, by {outcome.way}",
-            number=outcome.number,
-            is_done=outcome.is_done,
-            way=outcome.way,
-            took_s=outcome.took_s,
-            downtime_s=outcome.downtime_s,
-        )
+        done = ResizeDone.of(outcome)
         self.engine.end(outcome.shape, is_done=outcome.is_done)
         if outcome.is_done:
             self._failures.pop(resource, None)

@@ -1,4 +1,4 @@
-"""The sentences with which the fast tier explains itself."""
+"""The sentences with which the tiers explain themselves."""
 
 from __future__ import annotations
 
@@ -12,6 +12,17 @@ if TYPE_CHECKING:
     from penstock.model import BatchSignal, SourceSpec
 
 _NEARLY = 0.99
+
+
+def number_of_executors(count: int) -> str:
+    """So many executors in words.
+
+    Examples
+    --------
+    >>> number_of_executors(1), number_of_executors(3)
+    ('1 executor', '3 executors')
+    """
+    return "1 executor" if count == 1 else f"{count} executors"
 
 
 def first_limit(units: int, spec: SourceSpec, *, is_warm: bool) -> str:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.model.action import Action, ActionKind
 from penstock.model.decision_base import Decision as Decision  # noqa: PLC0414 - mypy wants a name that others import said twice
 from penstock.model.fleet import FLEET_DECISIONS, StreamKeepRatio
 from penstock.model.query import LimitUnit
+
+if TYPE_CHECKING:
+    from penstock.model.sizing import ResizeOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +232,20 @@ class ResizeDone(Decision):
     took_s: float | None = None
     downtime_s: float | None = None
     seen: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, outcome: ResizeOutcome, *, why: str = "") -> ResizeDone:
+        """What came of a change, as it ended; ``why`` it was made that way."""
+        way = f"{outcome.way}: {why}" if why else outcome.way
+        return cls(
+            cause=f"number {outcome.number}",
+            reason=outcome.reason or f"{outcome.shape}, by {way}",
+            number=outcome.number,
+            is_done=outcome.is_done,
+            way=outcome.way,
+            took_s=outcome.took_s,
+            downtime_s=outcome.downtime_s,
+        )
 
     @property
     def value(self) -> float | None:

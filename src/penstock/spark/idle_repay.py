@@ -13,6 +13,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.spark import internals
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -94,7 +96,7 @@ class IdleRepayer:
             self._thread.start()
 
     def _repay(self, work: dict[QueryName, _Work]) -> None:
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+        self._spark.sparkContext.setLocalProperty(internals.POOL_PROPERTY, POOL)
         for name, each in work.items():
             try:
                 if each.open().run(each.on_one_core, most=1):

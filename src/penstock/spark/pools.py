@@ -52,7 +52,7 @@ class PriorityPools:
 
     def __init__(self) -> None:
         self._priorities: dict[str, int] = {}
-        self._pools: dict[str, str] = {}
+        self._pools: dict[str, str | None] = {}
 
     def ask_for(self, run_id: str, priority: int | None) -> None:
         """What the next batch of a run is to have; None where nobody governs it."""
@@ -64,14 +64,21 @@ class PriorityPools:
     def join(self, run_id: str) -> None:
         """Bring the run whose batch is planned on this thread where it is to be. Never raises."""
         priority, before = self._priorities.get(run_id), self._pools.get(run_id)
-        if priority is None or before in (_NOT_OURS, pool_of(priority)):
+        wanted = None if priority is None else pool_of(priority)
+        if before in (_NOT_OURS, wanted):
             return
         try:
-            is_there = internals.join_pool(pool_of(priority), priority, leaving=before)
+            self._pools[run_id] = self._moved(wanted, priority, before)
         except Exception:
             logger.exception("run %s could not be brought into the pool of its priority: it stays where it is", run_id)
-            is_there = False
-        self._pools[run_id] = pool_of(priority) if is_there else _NOT_OURS
+            self._pools[run_id] = _NOT_OURS
+
+    def _moved(self, wanted: str | None, priority: int | None, before: str | None) -> str | None:
+        """Bring this thread from one pool into another, none for one that nobody governs; gives where it is now."""
+        if wanted is None or priority is None:
+            internals.leave_pool(before or "")
+            return None
+        return wanted if internals.join_pool(wanted, priority, leaving=before) else _NOT_OURS
 
     def forget(self, run_id: str) -> None:
         """A run is over."""

@@ -142,16 +142,7 @@ class ResizableApplication:
 
     def _tell(self, decision: Resize, outcome: ResizeOutcome, why: str) -> None:
         resource = Resource(decision.resource)
-        done = ResizeDone(
-            cause=f"number {outcome.number}",
-            reason=outcome.reason or f"{outcome.shape}, by restart: {why}",
-            number=outcome.number,
-            is_done=outcome.is_done,
-            way=outcome.way,
-            took_s=outcome.took_s,
-            downtime_s=outcome.downtime_s,
-        )
-        self.pen.loop.record([done])
+        self.pen.loop.record([ResizeDone.of(outcome, why=why)])
         if outcome.is_done:
             return
         blocked = f"{resource} could not be changed by a restart and stays: {outcome.reason}"

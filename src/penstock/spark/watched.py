@@ -17,6 +17,7 @@ from penstock.spark.directive_task import end_asking
 from penstock.spark.directives import TIMEOUT_PROPERTY, directive_properties
 from penstock.spark.folders import open_folder
 from penstock.spark.internals import Ability
+from penstock.spark.pools import pools
 from penstock.spark.record import FOLDER, CheckpointRecord
 from penstock.spark.sources import build_limit, describe_sources
 
@@ -261,6 +262,7 @@ class WatchedQuery:
         if not self.query.isActive:
             return
         self._end_record()
+        pools.ask_for(str(self.query.runId), None)
         execution = self.execution
         if self.is_told:
             # What was dropped before is still missing from the windows that are open.

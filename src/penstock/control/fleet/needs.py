@@ -48,7 +48,7 @@ def served_priorities(queries: Sequence[FleetQuery]) -> dict[QueryName, int]:
     {'parse': 9, 'detours': 9}
     """
     shape = shape_of(queries)
-    served = shape.of_sinks(_task_priority(shape, queries)[shape.sinks].astype(float)).astype(int)[shape.task_of]
+    served = shape.served_priority(_task_priority(shape, queries)[shape.sinks])[shape.task_of]
     return {query.name: priority for query, priority in zip(queries, served.tolist(), strict=True)}
 
 

@@ -51,7 +51,7 @@ class FleetLoad:
     @property
     def task_priority(self) -> Indices:
         """Of each task (Eq. 1)."""
-        return self.shape.of_sinks(self.priority.astype(float)).astype(np.intp)
+        return self.shape.served_priority(self.priority)
 
     @property
     def task_minimum(self) -> Floats:

@@ -86,6 +86,10 @@ class FleetShape:
             return np.zeros(len(self.tasks))
         return np.maximum.reduceat(values[self.pair_sink], self.pair_begin)
 
+    def served_priority(self, priority: Indices) -> Indices:
+        """For every task the highest priority of the sinks behind it (Eq. 1), which are given one each."""
+        return self.of_sinks(priority.astype(float)).astype(np.intp)
+
     def upstream_least(self, values: Floats, *, outside: float = 1.0) -> Floats:
         """For every task the smallest value of the tasks that it reads; ``outside`` where it reads none."""
         least = np.full(len(self.tasks), np.inf)

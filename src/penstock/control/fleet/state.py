@@ -101,7 +101,7 @@ class FleetState:
     def served_priority(self) -> Indices:
         """Of each query, the highest priority of the results that its rows go into (Eq. 1)."""
         shape = self.graph.shape
-        return shape.of_sinks(self.graph.priority.astype(float)).astype(np.intp)[shape.task_of]
+        return shape.served_priority(self.graph.priority)[shape.task_of]
 
     # ---- keep ratios in force ------------------------------------------------------------------------------------
 
@@ -167,6 +167,8 @@ class FleetState:
     def warming_priority(self) -> Indices:
         """Of each engine, the highest priority that warms up there; 0 where nobody does, and at -1, for nowhere."""
         highest = np.zeros(len(self.engines.names) + 1, dtype=np.intp)
+        if not self.moves.warming:
+            return highest  # nearly always, and every cycle asks
         served = self.served_priority
         for query, warm in self.moves.warming.items():
             place = self.engines.place[warm.engine]

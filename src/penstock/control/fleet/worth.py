@@ -225,7 +225,8 @@ class _Ground:
             ):
                 continue
             gain = self._costs.gaining_s * gained_cores(usable, full, self._load.available, source, candidates, roomy)
-            beside = np.stack([self._lost(each)[roomy] for each in priority[candidates].tolist()])
+            own, row_of = np.unique(priority[candidates], return_inverse=True)
+            beside = np.stack([self._lost(each)[roomy] for each in own.tolist()])[row_of]
             neighbours = beside + self._loses[candidates][:, None]
             cost = self._costs.cost_core_s(self._stopped[candidates][:, None], neighbours)
             worth = np.where(self._barred[candidates][:, None] == roomy[None, :], -np.inf, gain - cost)

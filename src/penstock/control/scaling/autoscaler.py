@@ -11,6 +11,7 @@ from penstock.control.scaling.base import Scaler
 from penstock.control.scaling.batch_length import beside, planned_batch_s
 from penstock.control.scaling.batch_times import BatchTimes
 from penstock.control.scaling.capacity import whole_executors
+from penstock.control.wording import number_of_executors
 from penstock.estimate.forecast import Combined, Level, LinearTrend, Seasonal
 from penstock.estimate.forecast.ramp import Ramp
 from penstock.model.evolve import evolve
@@ -116,7 +117,7 @@ class Autoscaler(Scaler):
             signal,
             target,
             f"{expected:.0f} rows/s expected within {ahead_s:.0f} s, an executor carries {each:.0f} of them: "
-            f"{target} {'executor' if target == 1 else 'executors'}",
+            f"{number_of_executors(target)}",
         )
 
     def _upper(self, signal: ScalingSignal, seen: float, newest: float, ahead_s: float) -> tuple[float, float]:

@@ -95,17 +95,6 @@ def above(limit: float, settings: SizingSettings) -> float:
     return min(limit * (1.0 + settings.dead_band), 0.5 * (1.0 + limit))
 
 
-def number_of_executors(count: int) -> str:
-    """So many executors in words.
-
-    Examples
-    --------
-    >>> number_of_executors(1), number_of_executors(3)
-    ('1 executor', '3 executors')
-    """
-    return "1 executor" if count == 1 else f"{count} executors"
-
-
 def windows_to_watch(settings: SizingSettings) -> int:
     """Windows of use that a step down goes by."""
     return max(CONFIRM_WINDOWS, round(settings.down_after_s / settings.window_s))

@@ -9,10 +9,10 @@ from penstock.control.sizing.base import (
     SizingContext,
     above,
     decided,
-    number_of_executors,
     silent,
     step,
 )
+from penstock.control.wording import number_of_executors
 from penstock.model.sizing import Resource, Verdict
 
 _HALF_OF_TIME = 0.5

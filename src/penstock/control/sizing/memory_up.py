@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.control.sizing.base import SizingContext, decided, number_of_executors, silent, step
+from penstock.control.sizing.base import SizingContext, decided, silent, step
+from penstock.control.wording import number_of_executors
 from penstock.model.sizing import MemoryPart, Resource, Verdict
 
 

@@ -60,7 +60,7 @@ from penstock.spark.internals.plans import (
     plan_of_writer,
     source_rows,
 )
-from penstock.spark.internals.pools import POOL_PROPERTY, join_pool, make_pool
+from penstock.spark.internals.pools import POOL_PROPERTY, join_pool, leave_pool, make_pool
 from penstock.spark.internals.queries import (
     RunningBatch,
     SourceOffsets,
@@ -153,6 +153,7 @@ __all__ = [
     "job_work",
     "join_pool",
     "last_report",
+    "leave_pool",
     "list_files",
     "live_executors",
     "make_folder",

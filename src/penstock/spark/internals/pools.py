@@ -22,6 +22,15 @@ def make_pool(context: SparkContext, name: str, weight: int) -> None:
         root.addSchedulable(scheduler.Pool(name, scheduler.SchedulingMode.FAIR(), 0, weight))
 
 
+def leave_pool(name: str) -> None:
+    """Take the JVM's side of this thread out of a pool, where it still is."""
+    from pyspark import SparkContext  # noqa: PLC0415 - Spark is imported only where it is used
+
+    context = SparkContext._active_spark_context  # noqa: SLF001 - as above
+    if context is not None and context.getLocalProperty(POOL_PROPERTY) == name:
+        context.setLocalProperty(POOL_PROPERTY, None)  # type: ignore[arg-type]
+
+
 def join_pool(name: str, weight: int, *, leaving: str | None) -> bool:
     """Let the tasks of the JVM's side of this thread go into a pool; False where Spark or somebody else decides that.
 
