@@ -96,7 +96,7 @@ class FleetCycle:
         loses = cores_lost_at_minimum(load, shares)
         priority = load.task_priority[load.shape.task_of]
         lost = sum(
-            float(lost_beside(loses, load, int(priority[instances[targets == target]].max()))[target])
+            float(lost_beside(loses, load, priority, int(priority[instances[targets == target]].max()))[target])
             for target in np.unique(targets).tolist()
         )
         stopped = (flow_cores(load) * shares.task_accuracy[load.shape.task_of])[instances].sum()

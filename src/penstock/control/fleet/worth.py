@@ -248,7 +248,7 @@ class _Ground:
     def _lost(self, priority: int) -> Floats:
         """What neighbours on each engine lose while one of a priority warms up beside them."""
         if priority not in self._lost_beside:
-            self._lost_beside[priority] = lost_beside(self._loses, self._load, priority)
+            self._lost_beside[priority] = lost_beside(self._loses, self._load, self.priority, priority)
         return self._lost_beside[priority]
 
     def _usable(self, level: int) -> tuple[Floats, Floats]:
@@ -293,10 +293,9 @@ def cores_lost_at_minimum(load: FleetLoad, shares: FleetShares) -> Floats:
     return flow_cores(load) * above[load.shape.task_of]
 
 
-def lost_beside(loses: Floats, load: FleetLoad, priority: int) -> Floats:
-    """Cores that all of no higher priority on each engine give up at their minimum."""
-    held = load.task_priority[load.shape.task_of] <= priority
-    return by_engine(np.where(held, loses, 0.0), load.engine_of, load.available.size)
+def lost_beside(loses: Floats, load: FleetLoad, priority_of: Indices, priority: int) -> Floats:
+    """Cores that all of no higher priority on each engine give up at their minimum; ``priority_of`` each instance."""
+    return by_engine(np.where(priority_of <= priority, loses, 0.0), load.engine_of, load.available.size)
 
 
 def gained_cores(
