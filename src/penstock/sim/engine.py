@@ -239,9 +239,7 @@ class SimulatedEngine:
         cost_s = run.cost_s(now_s)
         noise = run.noise_factor()
         work_core_s = rows * query.read_part * cost_s + kept * (1.0 - query.read_part) * cost_s
-        core_s = noise * (work_core_s + query.task_overhead_core_s)
-        if query.warm_up:
-            core_s *= 1.0 + query.warm_up * 0.5**run.batch_id
+        core_s = noise * run.warm_up_factor() * (work_core_s + query.task_overhead_core_s)
         begins_s = max(self._free_s, now_s + noise * query.overhead_s)
         ends_s = begins_s + core_s / (self._cores if self.pool is None else self.pool.cores(now_s))
         self._free_s = ends_s

@@ -44,7 +44,9 @@ class SimulatedQuery:
     backlog_rows
         Rows that wait at the start.
     warm_up
-        How much dearer the first batch is: code is still being compiled. The next one is by half of that, and so on.
+        How much dearer the first batch is: code is still being compiled.
+    warm_up_left
+        Part of that by which each batch is still dearer than the one before was.
     noise, seed
         Standard deviation of the logarithm of batch times, and where its random numbers begin.
     accident_ratio
@@ -71,6 +73,7 @@ class SimulatedQuery:
     commit_s: float = 0.0
     backlog_rows: float = 0.0
     warm_up: float = 0.0
+    warm_up_left: float = 0.5
     noise: float = 0.0
     seed: int = 1
     accident_ratio: float = 0.0
@@ -145,6 +148,10 @@ class QueryRun:
         if not self._draws:
             self._draws = self._rng.standard_normal(_DRAWS)[::-1].tolist()
         return math.exp(self.query.noise * self._draws.pop())
+
+    def warm_up_factor(self) -> float:
+        """What the next batch costs more than one on compiled code."""
+        return 1.0 + self.query.warm_up * self.query.warm_up_left**self.batch_id
 
     def cost_s(self, now_s: float) -> float:
         """Core seconds for a row of a batch that is planned now."""
