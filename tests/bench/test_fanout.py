@@ -73,6 +73,37 @@ def test_aces_is_to_have_half_as_much_again_in_every_pair() -> None:
     assert set(document["young_weighted_rows_per_s"]) == set(MODES)  # type: ignore[call-overload]
 
 
+def test_multiples_that_could_be_true_are_told() -> None:
+    """Paired over rounds: twice as many in every round is twice for sure; a rival with nothing has no upper end."""
+    rivals = {"plain": (50.0, 60.0, 40.0), "static_limit": (70.0, 10.0, 40.0), "min_flow": (0.0, 0.0, 0.0)}
+    found = fanout_of({**rivals, ACES: (100.0, 120.0, 80.0)})
+    assert found.times_95("plain") == pytest.approx((2.0, 2.0), rel=1e-3)
+    low, high = found.times_95("static_limit")
+    assert low < found.times("static_limit") < high
+    assert found.times_95("min_flow") == (float("inf"), float("inf"))
+    assert found.to_dict()["times_95"]["min_flow"] == [None, None]  # type: ignore[index]
+
+
+def test_one_round_shows_nothing() -> None:
+    """Without a second round it is not known what was chance, however large the difference."""
+    once = fanout_of({"plain": (1.0,), "static_limit": (1.0,), "min_flow": (1.0,), ACES: (100.0,)})
+    assert once.times_95("plain") == (0.0, float("inf"))
+    assert not once.is_met
+
+
+def test_ages_are_told_by_reader_and_round() -> None:
+    """Whoever wants to know which reader was late, and when, finds it without going through all rows."""
+    met = fanout_of({"plain": (10.0, 10.0), "static_limit": (), "min_flow": (), ACES: (120.0, 125.0)})
+    assert met.oldest_ages_s(ACES) == {"fast": [9.0, 9.0]}
+
+
+def test_a_window_says_when_it_began_and_how_busy_the_machine_was() -> None:
+    """The time to settle counts from the queries' start; how long the load had come by then is told as well."""
+    done = GraphRun([], StageWindow(45.0, 60.0, {"fast": 0}), load_began_s=12.5, load_average=3.25)
+    told = stage_figures("plain", 1, "fast", 5.0, done, 10.0).to_dict()
+    assert (told["counted_after_s"], told["load_average"]) == (32.5, 3.2)
+
+
 def test_old_rows_of_a_result_are_a_miss() -> None:
     """However many rows are young: a result with a row older than the goal has missed it."""
     rivals = {"plain": (10.0, 10.0), "static_limit": (10.0, 10.0), "min_flow": (10.0, 10.0)}

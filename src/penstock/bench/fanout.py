@@ -60,6 +60,10 @@ def bench_fanout(
             load_rows_per_s = load * found.rows_per_s
             say(f"all queries together: {found.rows_per_s:,.0f} rows/s; load {load_rows_per_s:,.0f} rows/s")
             static_rows = best_static_limit(runs, found.rows_per_s, load_rows_per_s, settle_s, seconds, say)
+            say(
+                f"rows of every run count for {seconds:g} s from {settle_s:g} s after its last query has started; "
+                f"{rounds * len(MODES)} runs to come"
+            )
             figures: list[StageFigures] = []
             for number in range(1, rounds + 1):
                 # Every other round backwards: an engine that still gets faster favours whoever comes last.
@@ -74,9 +78,40 @@ def bench_fanout(
                     )
                     own = figures_of(runs, run, mode, number)
                     figures += own
-                    stages = ", ".join(f"{each.stage} {each.young_rows_per_s:,.0f}" for each in own)
-                    say(f"round {number}, {mode}: {weighted(own):,.0f} weighted rows/s within {goal_s:g} s ({stages})")
-        return Fanout(graph.name, goal_s, found.rows_per_s, load_rows_per_s, static_rows, tuple(figures), found.states)
+                    done = len(figures) // len(own)
+                    say(f"run {done} of {rounds * len(MODES)}, round {number}, {mode}: {progress(own, goal_s)}")
+        return Fanout(
+            graph.name,
+            goal_s,
+            found.rows_per_s,
+            load_rows_per_s,
+            static_rows,
+            tuple(figures),
+            found.states,
+            settle_s=settle_s,
+            seconds=seconds,
+        )
+
+
+def progress(figures: Sequence[StageFigures], goal_s: float) -> str:
+    """One run in a line: weighted young rows, and of each stage its young rows and the age of the oldest.
+
+    Examples
+    --------
+    >>> progress([StageFigures("aces", 1, "fast", 5.0, 80.0, 70.0, 3, 1.0, 9.04, 0.5, 31.0, 2.5)], 20.0)
+    '350 weighted rows/s within 20 s (fast 70, oldest 9.0 s); counted from 31.0 s after the load; load average 2.5'
+    """
+    stages = ", ".join(
+        f"{each.stage} {each.young_rows_per_s:,.0f}"
+        + ("" if each.oldest_age_s is None else f", oldest {each.oldest_age_s:.1f} s")
+        for each in figures
+    )
+    average = figures[0].load_average
+    return (
+        f"{weighted(figures):,.0f} weighted rows/s within {goal_s:g} s ({stages}); "
+        f"counted from {figures[0].counted_after_s:.1f} s after the load"
+        + ("" if average is None else f"; load average {average:.1f}")
+    )
 
 
 def best_static_limit(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.estimate.bisection import largest_that_holds
 from penstock.sim.paired import half_width_95
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from penstock.bench.fanout_runs import GraphRun
     from penstock.sim.two_states import TwoStates
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 PLAIN, STATIC, MIN_FLOW, ACES = "plain", "static_limit", "min_flow", "aces"
 MODES = (PLAIN, STATIC, MIN_FLOW, ACES)
 RIVALS = tuple(mode for mode in MODES if mode != ACES)
+_MOST_TIMES = 1e6
 TIMES = 1.5
 """So many times the rows of each rival ACES is to have."""
 
@@ -25,7 +28,8 @@ TIMES = 1.5
 class StageFigures:
     """One stage in one run; ages and lengths are of the batches that were done in its window, None without any.
 
-    ``young_rows_per_s`` were out within the goal; ``rows_per_s`` is what tasks have read.
+    ``young_rows_per_s`` were out within the goal; ``rows_per_s`` is what tasks have read. The window began
+    ``counted_after_s`` after the load, and ``load_average`` is the machine's when it ended.
     """
 
     mode: str
@@ -38,6 +42,8 @@ class StageFigures:
     batch_mean_s: float | None
     oldest_age_s: float | None
     cores: float
+    counted_after_s: float = 0.0
+    load_average: float | None = None
 
     def to_dict(self) -> dict[str, object]:
         """As one row of a table, units in the keys."""
@@ -52,12 +58,18 @@ class StageFigures:
             "batch_mean_s": None if self.batch_mean_s is None else round(self.batch_mean_s, 2),
             "oldest_age_s": None if self.oldest_age_s is None else round(self.oldest_age_s, 1),
             "cores": round(self.cores, 2),
+            "counted_after_s": round(self.counted_after_s, 1),
+            "load_average": None if self.load_average is None else round(self.load_average, 1),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Fanout:
-    """All runs of all modes; ``static_rows`` is the best limit of Spark's own that was found, of every query."""
+    """All runs of all modes; ``static_rows`` is the best limit of Spark's own that was found, of every query.
+
+    Rows of every run, those of the search for that limit included, count for ``seconds`` from ``settle_s`` after its
+    last query has started.
+    """
 
     shape: str
     goal_s: float
@@ -66,6 +78,8 @@ class Fanout:
     static_rows: int
     figures: tuple[StageFigures, ...]
     states: Mapping[str, TwoStates] = field(default_factory=dict)
+    settle_s: float = 0.0
+    seconds: float = 0.0
 
     def young_weighted_rows_per_s(self, mode: str) -> list[float]:
         """Weighted rows a second that were out within the goal, of a mode in each round."""
@@ -93,6 +107,31 @@ class Fanout:
         margins = [own - times * other for own, other in pairs]
         return statistics.fmean(margins), half_width_95(margins)
 
+    def times_95(self, rival: str) -> tuple[float, float]:
+        """The 95 % interval of :meth:`times`, paired over rounds (Fieller): all multiples that could be true.
+
+        From zero where even that could be, and without an upper end where the rival may have nothing. One round says
+        nothing.
+        """
+
+        def is_surely_more(times: float) -> bool:
+            more, half_width = self.margin(rival, times)
+            return half_width is not None and more > half_width
+
+        def is_perhaps_more(times: float) -> bool:
+            more, half_width = self.margin(rival, times)
+            return half_width is None or more >= -half_width
+
+        return _last_that_holds(is_surely_more), _last_that_holds(is_perhaps_more)
+
+    def oldest_ages_s(self, mode: str) -> dict[str, list[float | None]]:
+        """Age of the oldest row that was out in its window, of each result in each round; None where none was out."""
+        own = [each for each in self.figures if each.mode == mode and each.weight > 0]
+        return {
+            stage: [each.oldest_age_s for each in sorted(own, key=lambda each: each.round) if each.stage == stage]
+            for stage in dict.fromkeys(each.stage for each in own)
+        }
+
     @property
     def is_young(self) -> bool:
         """Whether no batch of a result of ACES had a row older than the goal."""
@@ -102,11 +141,7 @@ class Fanout:
     @property
     def is_met(self) -> bool:
         """Whether ACES has enough times each rival's rows, surely more than the rival has, and young ones."""
-        for rival in RIVALS:
-            more, half_width = self.margin(rival, 1.0)
-            if self.times(rival) < TIMES or (half_width is not None and more <= half_width):
-                return False
-        return self.is_young
+        return self.is_young and all(self.times(rival) >= TIMES and self.times_95(rival)[0] > 1.0 for rival in RIVALS)
 
     def to_dict(self) -> dict[str, object]:
         """As one JSON object."""
@@ -115,16 +150,26 @@ class Fanout:
             "bench": "fanout",
             "shape": self.shape,
             "goal_s": self.goal_s,
+            "settle_s": self.settle_s,
+            "seconds": self.seconds,
             "capacity_rows_per_s": round(self.capacity_rows_per_s, 1),
             "load_rows_per_s": round(self.load_rows_per_s, 1),
             "static_rows": self.static_rows,
             "young_weighted_rows_per_s": {
                 mode: [round(value, 1) for value in self.young_weighted_rows_per_s(mode)] for mode in MODES
             },
-            "times": {rival: round(self.times(rival), 3) for rival in RIVALS},
+            "times": {rival: _finite(self.times(rival)) for rival in RIVALS},
+            "times_95": {rival: [_finite(end) for end in self.times_95(rival)] for rival in RIVALS},
             "more_rows_per_s": {rival: round(more, 1) for rival, (more, _) in margins.items()},
             "more_half_width_95_rows_per_s": {
                 rival: None if half is None else round(half, 1) for rival, (_, half) in margins.items()
+            },
+            "oldest_age_s": {
+                mode: {
+                    stage: [None if age is None else round(age, 1) for age in ages]
+                    for stage, ages in self.oldest_ages_s(mode).items()
+                }
+                for mode in MODES
             },
             "is_young": self.is_young,
             "is_met": self.is_met,
@@ -139,6 +184,23 @@ class Fanout:
             },
             "rows": [each.to_dict() for each in self.figures],
         }
+
+
+def _last_that_holds(holds: Callable[[float], bool]) -> float:
+    """The multiple up to which something holds; zero where it holds for none, without bound where for all."""
+    if not holds(0.0):
+        return 0.0
+    high = 1.0
+    while holds(high):
+        if high >= _MOST_TIMES:
+            return math.inf
+        high *= 2.0
+    return largest_that_holds(holds, 0.0, high)
+
+
+def _finite(value: float) -> float | None:
+    """A number as JSON knows it; None for one without bound."""
+    return round(value, 3) if math.isfinite(value) else None
 
 
 def stage_figures(mode: str, number: int, stage: str, weight: float, run: GraphRun, goal_s: float) -> StageFigures:
@@ -160,4 +222,6 @@ def stage_figures(mode: str, number: int, stage: str, weight: float, run: GraphR
         batch_mean_s=statistics.fmean(batch.duration_s for batch in inside) if inside else None,
         oldest_age_s=max(ages, default=None),
         cores=sum(batch.core_s for batch in inside) / seconds,
+        counted_after_s=window.from_s - run.load_began_s,
+        load_average=run.load_average,
     )

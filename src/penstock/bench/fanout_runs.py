@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import dataclass, field
@@ -89,11 +90,12 @@ class StageWindow:
 
 @dataclass(frozen=True, slots=True)
 class GraphRun:
-    """What a run did; ``load_began_s`` is when its first row was due."""
+    """What a run did; ``load_began_s`` is when its first row was due, ``load_average`` the machine's at its end."""
 
     batches: list[StageBatch]
     window: StageWindow
     load_began_s: float
+    load_average: float | None = None
 
 
 @dataclass(slots=True)
@@ -147,9 +149,10 @@ class GraphRuns:
                 application = self.graph.application(self.goal_s)
                 with penstock.attach(self.spark, application, settings=settings, store=MemoryStore()):
                     batches, window = self._run(topics, start, settle_s, seconds)
+            load_average = os.getloadavg()[0]
         finally:
             sender.join()
-        return GraphRun(batches, window, began_s[0])
+        return GraphRun(batches, window, began_s[0], load_average)
 
     def on_backlog(self, name: str, backlog_rows: int, most_rows: int, settle_s: float, seconds: float) -> GraphRun:
         """Run plain Spark with the same limit of its own for every query, on rows that all wait when it begins."""
