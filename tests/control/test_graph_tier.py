@@ -414,3 +414,41 @@ def test_a_restored_tier_decides_alike(steps: list[tuple[str, str, float]]) -> N
     assert kept.done == restored.done
     limits = [[each.tier.limit_rows(name, 1e3) for name in each.running] for each in (kept, restored)]
     assert limits[0] == limits[1]
+
+
+def warm(rows_per_core_s: float, batches: int, tier: GraphTier, first: int = 0, rows: int = 500) -> None:
+    """Batches of all queries of the fan-out, of sizes that differ, all rows of one cost."""
+    for number in range(first, first + batches):
+        for name in FANOUT.queries:
+            own = rows + 250 * (number % 3)
+            batch = BatchSignal(name, number, float(number), 0.9, own, (SourceSignal(0, own, None, 9_000.0),))
+            tier.observe_batch(batch, own / rows_per_core_s, 2_000.0 if name == "parse" else None, number + 0.9)
+
+
+def test_costs_that_fell_are_planned_with_at_once() -> None:
+    """Code that got warm is not left idle until the period is over."""
+    tier = GraphTier(FANOUT, plan_every_s=1_000.0, batch_s=1.0, cores=2.0)
+    for name in FANOUT.queries:
+        tier.query_started(name)
+    warm(1_000.0, 6, tier)
+    [before] = [each for each in tier.plan(6.0) if isinstance(each, GraphPlan)]
+    warm(4_000.0, 6, tier, first=6)
+    [after] = [each for each in tier.plan(12.0) if isinstance(each, GraphPlan)]
+    assert "times what was planned with" in after.cause
+    assert after.targets_rows_per_s["fast"] > 1.5 * before.targets_rows_per_s["fast"]
+    assert not tier.plan(12.5)
+
+
+@pytest.mark.parametrize(("lag_rows", "is_held"), [(2_000.0, False), (50_000.0, True)])
+def test_rows_that_will_be_late_are_not_worked_off_before_there_is_a_plan(lag_rows: float, *, is_held: bool) -> None:
+    """A query keeps some times its largest batch when rows wait for more than half of its goal; before, it is free."""
+    declared = application(parse=QueryDeclaration(Goal(latency=10, minimum_accuracy=0.02), ("clicks",), ("parsed",)),
+                           fast=query("parsed"))  # fmt: skip
+    tier, parse = GraphTier(declared, plan_every_s=5.0, batch_s=1.0, growth_factor=4.0), QueryName("parse")
+    tier.query_started(parse)
+    tier.query_started(QueryName("fast"))
+    assert tier.keep_bounds(parse, 0.0) is None
+    tier.observe_batch(BatchSignal(parse, 0, 0.0, 1.0, 100, (SourceSignal(0, 100, None, lag_rows),)), 0.1, 1_000.0, 1.0)
+    bounds = tier.keep_bounds(parse, 1.0)
+    assert (bounds is not None) == is_held
+    assert bounds is None or bounds.most_rows == pytest.approx(400.0)

@@ -138,3 +138,25 @@ def test_without_a_latency_goal_a_query_keeps_what_others_leave_it() -> None:
     assert not rerun.everything  # what an earlier run was told stands
     keep.set_keep_bounds(KeepBounds())
     assert keep.answer(None, 5, model(), late_ratio=0.015, is_rerun=False).everything
+
+
+@pytest.mark.parametrize("rows", [10_000.0, 40_000.0, 120_000.0])
+def test_a_plan_in_rows_is_kept_whatever_a_batch_reads(rows: float) -> None:
+    """A batch that reads less than arrives, or what waited meanwhile, keeps as many rows as it was given."""
+    keep = controller()
+    keep.set_keep_bounds(KeepBounds(most_rows=8_000.0))
+    planned = PlannedLoad(1, 100.0, rows, rows, 20_000.0, 1.0, batch_s=2.4, tells_arrival=True)
+    answer = keep.answer(planned, 1, model(), late_ratio=0.015, is_rerun=False)
+    assert answer.expected["kept_ratio"] * rows == pytest.approx(8_000.0)
+    assert "gives it 8,000" in answer.reason
+
+
+def test_a_plan_in_rows_is_kept_before_costs_are_known_and_late_rows_go_first() -> None:
+    """After two batches nothing is known of batch times; of rows that waited for long, the young ones stay even so."""
+    keep, unknown = controller(), BatchTimeModel()
+    keep.set_keep_bounds(KeepBounds(most_rows=8_000.0))
+    planned = PlannedLoad(1, 100.0, 100_000.0, 100_000.0, 20_000.0, 5.0, batch_s=2.4, tells_arrival=True)
+    answer = keep.answer(planned, 1, unknown, late_ratio=0.015, is_rerun=False)
+    assert answer.late_before_s is not None
+    assert 95.0 < answer.late_before_s < 100.0
+    assert answer.expected["kept_ratio"] > 8_000.0 / 100_000.0

@@ -268,6 +268,7 @@ class ApplicationLogic:
         found = self._queries.get(event.query)
         if found is None:
             return []
+        self._hold_to_graph(found)
         answer = found.logic.on_planned(
             event.batch_id,
             event.planned,
@@ -292,12 +293,8 @@ class ApplicationLogic:
         cap_rows = None
         if self._graph is not None:
             self._graph.observe_batch(signal, event.core_s, found.logic.arrival_rows_per_s, self._now_s)
-            bounds = self._graph.keep_bounds(signal.query, self._now_s) if found.logic.can_shed else None
-            if bounds is None:
+            if not self._hold_to_graph(found):
                 cap_rows = self._graph.limit_rows(signal.query, self._now_s)
-            else:
-                # It reads all that comes and keeps what the plan of its graph gives it.
-                found.logic.set_keep_bounds(self._bounds.get(signal.query, bounds))
         decisions = found.logic.on_batch(signal, contention=contention, cap_rows=cap_rows)
         found.workload.observe_batch(signal)
         for decision in decisions:
@@ -306,6 +303,20 @@ class ApplicationLogic:
             elif isinstance(decision, Hold):
                 self._relieve()
         return [*decisions, *self._plan_graph()]
+
+    def _hold_to_graph(self, found: _Query) -> bool:
+        """Let a query that can drop rows read all that comes and keep what the plan of its graph gives it, as of now.
+
+        Gives whether it does so.
+        """
+        name = found.logic.spec.name
+        if self._graph is None or not found.logic.can_shed:
+            return False
+        bounds = self._graph.keep_bounds(name, self._now_s)
+        if bounds is None:
+            return False
+        found.logic.set_keep_bounds(self._bounds.get(name, bounds))
+        return True
 
     def _on_tick(self, _: Tick) -> list[Decision]:
         return self._plan_graph()
@@ -326,6 +337,8 @@ class ApplicationLogic:
         """
         logic = found.logic
         if len(self._queries) <= 1:
+            # Bounds of a plan, or of neighbours, that are gone would hold it for ever.
+            logic.set_keep_bounds(self._bounds.get(signal.query, KeepBounds()))
             return 1.0
         self._engine.observe_batch(
             signal.query,
@@ -457,4 +470,5 @@ class ApplicationLogic:
             batch_s=graph.batch_s,
             cores=self._engine.cores,
             policy=FlowPolicy(graph.policy),
+            growth_factor=self._settings.admission.growth_factor,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.estimate.batch_cost import CoreCosts
 from penstock.model.graph import Element, ElementGraph, Engine, Inputs, InputStream
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ class GraphShape:
 
     def graph(self, cores: float) -> ElementGraph:
         """The graph on so many cores."""
-        fixed = {name: load.fixed_cores for name, load in self.loads.items()}
+        busy = sum(load.used_cores or 0.0 for load in self.loads.values())
+        # While all cores are busy there is nothing to be gained by trying; what stays idle may be risked.
+        optimism = max(0.0, 1.0 - busy / cores)
+        costs = {name: load.cost.costs(optimism) for name, load in self.loads.items()}
+        fixed = {name: load.fixed_cores(costs[name]) for name, load in self.loads.items()}
         most = min(1.0, _MOST_FIXED * cores / max(sum(fixed.values()), 1e-12))
         streams, elements = [], []
         for name, load in self.loads.items():
@@ -52,7 +57,8 @@ class GraphShape:
             outside = self._outside_rows_per_s(name, producers)
             if outside is not None:
                 streams.append(InputStream(_stream(name), outside))
-            elements.append(self._element(name, load, producers, most * fixed[name], has_stream=outside is not None))
+            own = CoreCosts(most * fixed[name], costs[name].row_core_s)
+            elements.append(self._element(name, load, producers, own, has_stream=outside is not None))
         return ElementGraph((Engine(ENGINE, cores),), tuple(streams), tuple(elements))
 
     def is_silent(self, load: QueryLoad) -> bool:
@@ -60,7 +66,7 @@ class GraphShape:
         return load.heard_s is not None and self.now_s - load.heard_s > self.silent_s
 
     def _element(
-        self, name: QueryName, load: QueryLoad, producers: tuple[QueryName, ...], fixed: float, *, has_stream: bool
+        self, name: QueryName, load: QueryLoad, producers: tuple[QueryName, ...], costs: CoreCosts, *, has_stream: bool
     ) -> Element:
         goal = self.application.queries[name].goal
         is_result = not any(reader in self.loads for reader in self.application.readers(name))
@@ -70,8 +76,8 @@ class GraphShape:
             str(name),
             ENGINE,
             (*(str(each) for each in producers), *((_stream(name),) if has_stream else ())),
-            rows_per_core_s=1.0 / load.cost.row_core_s,
-            idle_rows_per_s=fixed / load.cost.row_core_s,
+            rows_per_core_s=1.0 / costs.row_core_s,
+            idle_rows_per_s=costs.fixed_core_s / costs.row_core_s,
             selectivity=self.selectivities.get(name, 1.0),
             weight=goal.weight if is_result else None,
             minimum_accuracy=goal.minimum_accuracy if is_result else 0.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,10 @@ _SMALLEST_SCALE, _LARGEST_SCALE = 0.5, 1.0
 # Where all that comes needs less than this part of the cores, nobody is held to targets; from the second on all are.
 _FITS_BELOW, _FITS_NO_MORE = 0.8, 0.95
 _ALL_OF_IT = 0.97
+_WAITS_AT_MOST = 0.5
+"""Part of its latency goal for which a row may wait; the rest is for the batch that it waits for."""
+_MOVED = 0.2
+"""Part by which the cores that targets need must have changed for a plan before its time: batches scatter by less."""
 _DROPS = 1.02
 """Rows read for each that is kept, from which on rows are dropped: less is chance."""
 # Rows that were sent and rows that arrived are compared after so many batches, and a small difference is none.
@@ -78,10 +83,12 @@ class GraphTier:
     have none of their own: their rows are worth what their readers make of them.
 
     Nothing is calibrated. Until every query that runs has two batches of known cost (or is silent for long, for want
-    of rows) nothing is limited from here. Where all that comes fits easily, a batch may read what all cores can do.
-    Else tier one of ACES (:func:`~penstock.control.allocation.allocate`) gives targets, on deployment, on departure and
-    periodically, and tier two (:class:`~penstock.control.graph_flow.GraphFlow`) read limits. With
-    :attr:`FlowPolicy.MIN` targets are those of :func:`~penstock.control.min_flow.min_flow_rates`.
+    of rows) nothing is limited from here, but for what a query keeps of rows that will be late anyway. Where all that
+    comes fits easily, a batch may read what all cores can do. Else tier one of ACES
+    (:func:`~penstock.control.allocation.allocate`) gives targets, on deployment, on departure, when batches cost
+    another amount than was planned with, and periodically, and tier two
+    (:class:`~penstock.control.graph_flow.GraphFlow`) read limits. With :attr:`FlowPolicy.MIN` targets are those of
+    :func:`~penstock.control.min_flow.min_flow_rates`.
 
     Minima that do not fit are lowered together, the same part of all of one priority
     (:func:`~penstock.control.allocation_minima.fit_minima`); that is said once, with what would help.
@@ -94,6 +101,8 @@ class GraphTier:
         Seconds of rows that a batch is to read at least.
     cores
         Cores that the queries of the graph may keep busy together.
+    growth_factor
+        How many times its largest batch a query may process while it is open what its rows cost.
     state
         A :meth:`snapshot` to go on from.
 
@@ -136,6 +145,7 @@ class GraphTier:
         batch_s: float,
         cores: float = 1.0,
         policy: FlowPolicy = FlowPolicy.MAX,
+        growth_factor: float = 4.0,
         state: GraphTierState | None = None,
     ) -> None:
         if not batch_s > 0:
@@ -144,6 +154,7 @@ class GraphTier:
         self.application = application
         self.cores = cores
         self._plan_every_s, self._batch_s, self._policy = plan_every_s, batch_s, policy
+        self._growth_factor = growth_factor
         self._running = set(state.running)
         self._loads = dict(state.loads)
         self._sent = dict(state.sent)
@@ -258,23 +269,24 @@ class GraphTier:
         if self._fits:
             rows = self.cores * LONGEST_BATCH * self._batch_s / load.cost.row_core_s
         else:
-            rows = self._flow.limit_rows(query, period_s=load.period_s, now_s=now_s)
+            rows = self._rows(query, now_s)
         return float(max(1, round(load.read_per_work * rows)))
 
     def keep_bounds(self, query: QueryName, now_s: float) -> KeepBounds | None:
-        r"""The most that a query with a guard keeps of its rows; None for a query that is not planned with.
+        """The most rows that a batch of a query with a guard keeps; None for a query that is not planned with.
 
-        A query that may drop rows reads all of them and keeps the part that it was given,
-        :math:`\min(1, r_j / a_j)` for a rate :math:`r_j` of tier two and :math:`a_j` rows that come a second
-        (:meth:`~penstock.estimate.query_load.QueryLoad.incoming_rows_per_s`). A read limit instead would keep the
-        others waiting: under overload their age is how long the overload lasts.
+        A query that may drop rows reads all of them, and keeps as many as it would be allowed to read if it could not.
+        A read limit instead would keep the others waiting: under overload their age is how long the overload lasts. A
+        part of what arrives instead would be too little for as long as batches read less than arrives, as they do
+        after a start, and too much of a batch that reads what waited.
         """
-        if self._flow is None or query not in self._running or query not in self.targets_rows_per_s:
+        if query not in self._running:
             return None
-        incoming_rows_per_s = self._loads[query].incoming_rows_per_s(now_s)
-        if self._fits or incoming_rows_per_s <= 0:
+        if self._flow is None or query not in self.targets_rows_per_s:
+            return KeepBounds(most_rows=self._reach_rows(query)) if self._is_left_behind(query) else None
+        if self._fits:
             return KeepBounds()
-        return KeepBounds(high=min(1.0, self._flow.rate_rows_per_s(query, now_s=now_s) / incoming_rows_per_s))
+        return KeepBounds(most_rows=self._rows(query, now_s))
 
     def plan(self, now_s: float) -> list[Decision]:
         """Plan anew where it is time to; gives what changed."""
@@ -282,7 +294,7 @@ class GraphTier:
         if shape is None:
             return []
         graph = shape.graph(self.cores * self._scale)
-        cause = self._asked or self._planner.due(graph, now_s=now_s)
+        cause = self._asked or self._planner.due(graph, now_s=now_s) or self._moved(graph)
         if cause is None:
             return []
         self._asked = None
@@ -302,6 +314,46 @@ class GraphTier:
         self._graph, self.targets_rows_per_s = graph, targets
         self._flow.retarget(targets, graph)
         return [*decisions, self._graph_plan(graph, cause)]
+
+    def _moved(self, graph: ElementGraph) -> str | None:
+        """Why the targets in force are out of date before their time; None where they are not."""
+        if self._graph is None:
+            return None
+        before, now = self.promised_cores, _promised(graph, self.targets_rows_per_s)
+        if abs(now - before) > _MOVED * before:
+            return f"batches cost {now / before:.2f} times what was planned with"
+        return None
+
+    def _reach_rows(self, query: QueryName) -> float:
+        """Rows of the largest batch that may be tried; no bound where it is known what rows cost.
+
+        Some times the largest batch yet. If rows cost all that there was to pay for, the batches of all queries of
+        which that is open still fit into the longest one that a flow makes. Not a bound of targets: whoever feeds a
+        query would have to wait until that one has grown, and the graph would grow query by query.
+        """
+        load = self._loads[query]
+        if load.cost.is_told_apart:
+            return math.inf
+        is_open = sum(not self._loads[name].cost.is_told_apart for name in self._running if name in self._loads)
+        room_core_s = self.cores * LONGEST_BATCH * self._batch_s / is_open
+        seen = load.cost.largest_rows
+        return max(seen, min(self._growth_factor * seen, seen * room_core_s / load.cost.core_s(seen)))
+
+    def _is_left_behind(self, query: QueryName) -> bool:
+        """Whether rows of a query that nobody has planned with yet wait for so long that they will be late.
+
+        It need not work them off one by one, the oldest first: by then all that came meanwhile would be late as well.
+        """
+        load, latency_s = self._loads.get(query), self.application.queries[query].goal.latency_s
+        if load is None or not load.cost.known or not load.lag_rows or latency_s is None:
+            return False
+        return load.lag_rows > _WAITS_AT_MOST * latency_s * (load.arrival_rows_per_s or math.inf)
+
+    def _rows(self, query: QueryName, now_s: float) -> float:
+        """Rows that the next batch of a query may process, by its target, its readers and what was seen of it."""
+        assert self._flow is not None
+        rows = self._flow.limit_rows(query, period_s=self._loads[query].period_s, now_s=now_s)
+        return min(float(rows), max(1.0, self._reach_rows(query)))
 
     def _shape(self, now_s: float) -> GraphShape | None:
         """The queries to plan with, and what is known of them; None before enough is known."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _SHORTEST_S = 0.001
 """Spark's reports count in milliseconds: no batch is taken to be shorter, whatever is predicted of one without rows."""
+_LONGEST_PART = 0.5
+"""Part of the goal that is left to rows that wait, however long their batch is to be."""
 _WORTH = 1.1
 """Dropping rows must have a tenth more of them out in time: what is expected of either way scatters by as much."""
 
@@ -61,7 +63,10 @@ class PlannedLoad:
 
 @dataclass(frozen=True, slots=True)
 class KeepChoice:
-    """A ratio of the rows that can be in time, and the age from which they cannot (None: none counts as late)."""
+    """A ratio of the rows that can be in time, and the age from which they cannot (None: none counts as late).
+
+    ``most_rows`` are those that others leave to a batch, where it keeps fewer for that reason.
+    """
 
     ratio: float
     late_after_s: float | None
@@ -70,6 +75,7 @@ class KeepChoice:
     in_time_rows_per_s: float = 0.0
     is_in_time: bool = False
     is_doubtful: bool = False
+    most_rows: float | None = None
 
 
 def choose_keep_ratio(
@@ -138,6 +144,56 @@ def choose_keep_ratio(
     return whole
 
 
+def held_to_rows(
+    model: BatchTimeModel,
+    load: PlannedLoad,
+    choice: KeepChoice,
+    most_rows: float,
+    *,
+    latency_s: float,
+    keep_floor: float,
+    late_ratio: float,
+) -> KeepChoice:
+    """What a batch keeps that may keep no more than so many rows, for others' sake; late ones go first.
+
+    Examples
+    --------
+    Of forty thousand rows half have waited for too long; nearly all of the four thousand that may stay are young:
+
+    >>> from penstock.estimate.batch_time import BatchTimeModel
+    >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 10_000.0, 4.0, batch_s=3.0, tells_arrival=True)
+    >>> whole = KeepChoice(1.0, None, 0.0, 1.0)
+    >>> held = held_to_rows(
+    ...     BatchTimeModel(), load, whole, 4_000.0, latency_s=5.0, keep_floor=0.01, late_ratio=0.02
+    ... )
+    >>> round(held.ratio, 2), round(held.late_rows)
+    (0.2, 22645)
+    """
+    if most_rows >= choice.ratio * (load.rows - choice.late_rows):
+        return choice
+    late_after_s, late_rows = choice.late_after_s, choice.late_rows
+    if late_after_s is None:
+        late_after_s, late_rows = _late(load, load.batch_s, latency_s, model.relative_noise, late_ratio)
+    if late_after_s is None and load.tells_arrival:
+        # Batches that take as long as the goal leave no age at which rows are in time: the youngest stay even so.
+        late_after_s, late_rows = _late(load, _LONGEST_PART * latency_s, latency_s, 0.0, late_ratio)
+    on_time_rows = load.rows - late_rows
+    ratio = _ratio_of_rows(most_rows, on_time_rows, late_rows, keep_floor)
+    ratio = min(choice.ratio, ratio)
+    return evolve(choice, ratio=ratio, late_after_s=late_after_s, late_rows=late_rows, most_rows=most_rows)
+
+
+def _late(
+    load: PlannedLoad, batch_s: float, latency_s: float, noise: float, late_ratio: float
+) -> tuple[float | None, float]:
+    """The age from which rows are late in a batch of such a length, and how many of its rows are; None for no age."""
+    late_after_s = longest_wait_s(batch_s, latency_s, noise, late_ratio=late_ratio)
+    if not load.tells_arrival or late_after_s <= 0:
+        return None, 0.0
+    on_time = late_after_s / load.waited_s if load.waited_s > late_after_s else 1.0
+    return late_after_s, min(load.rows, (1.0 - on_time) * load.waiting_rows)
+
+
 def _length_s(
     model: BatchTimeModel, load: PlannedLoad, latency_s: float, keep_floor: float, late_ratio: float
 ) -> float:
@@ -196,12 +252,7 @@ def _cut(
     """
     rows, batch_s = load.rows, load.batch_s
     noise = model.relative_noise
-    late_after_s = longest_wait_s(batch_s, latency_s, noise, late_ratio=late_ratio)
-    late_rows = 0.0
-    late_go_first = load.tells_arrival and late_after_s > 0
-    if late_go_first:
-        on_time = late_after_s / load.waited_s if load.waited_s > late_after_s else 1.0
-        late_rows = min(rows, (1.0 - on_time) * load.waiting_rows)
+    late_after_s, late_rows = _late(load, batch_s, latency_s, noise, late_ratio)
     on_time_rows = rows - late_rows
     doubt_s = doubt * model.uncertainty_s(rows, _fitting_rows(model, batch_s, rows))
     ratio = _ratio_beside_late(model, batch_s - doubt_s, on_time_rows, late_rows, keep_floor)
@@ -209,7 +260,7 @@ def _cut(
     in_time = ratio * on_time_rows / max(predicted_s, load.interval_s, _SHORTEST_S)
     return KeepChoice(
         ratio,
-        late_after_s if late_go_first else None,
+        late_after_s,
         late_rows,
         predicted_s,
         in_time_rows_per_s=in_time,
@@ -227,6 +278,11 @@ def _ratio_beside_late(
 ) -> float:
     """The ratio of the others, where late rows are kept with the floor or with a part of that ratio."""
     left_rows = max(0.0, batch_s - model.predict_s(on_time_rows + late_rows, 0.0)) / model.work_cost_s
+    return _ratio_of_rows(left_rows, on_time_rows, late_rows, keep_floor)
+
+
+def _ratio_of_rows(left_rows: float, on_time_rows: float, late_rows: float, keep_floor: float) -> float:
+    """The ratio of the others with which so many rows are kept in all."""
     # Also where all rows are late: an eighth of everything may be as much as arrives meanwhile, and all that comes
     # after them would be late for ever.
     ratio = left_rows / (on_time_rows + LATE_PART * late_rows)

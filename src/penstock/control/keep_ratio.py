@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.control import wording
-from penstock.control.keep_choice import KeepChoice, choose_keep_ratio
+from penstock.control.keep_choice import KeepChoice, choose_keep_ratio, held_to_rows
 from penstock.control.keep_curve import KeepCurve
 from penstock.control.lateness import arrival_delay_s, late_before_s, remember_delay
 from penstock.control.priority import KeepBounds
@@ -79,6 +80,11 @@ class KeepController:
     def current_keep_floor(self) -> float:
         """The least that this query goes down to now: as long as lower priorities can yield it keeps its part."""
         return max(self.keep_floor, self._state.bounds.low)
+
+    @property
+    def is_held_to_rows(self) -> bool:
+        """Whether its batches may keep so many rows and no more, for others' sake."""
+        return math.isfinite(self._state.bounds.most_rows)
 
     @property
     def last_ratio(self) -> float:
@@ -172,20 +178,23 @@ class KeepController:
         if rate > 0:
             behind_s = (load.batch_id, (load.waiting_rows - load.rows) / rate)
             self._state = evolve(self._state, behind_s=(*self._state.behind_s, behind_s)[-_BATCHES_IN_FLIGHT:])
-        if model.batches < _BATCHES_TO_KNOW:
-            choice = KeepChoice(1.0, None, 0.0, predicted_s=model.predict_s(load.rows, load.rows))
-        else:
-            choice = choose_keep_ratio(
-                model,
-                load,
-                latency_s=self._goal.latency_s,
-                keep_floor=self.keep_floor,
-                late_ratio=late_ratio,
-                may_doubt=not self._state.doubted,
-            )
+        choice = self._choice(load, model, late_ratio)
         self._state = evolve(self._state, doubted=choice.is_doubtful)
         ratio = min(1.0, max(self.keep_floor, bounds.hold(choice.ratio)))
         return self._remember(self._decision(load, choice, ratio))
+
+    def _choice(self, load: PlannedLoad, model: BatchTimeModel, late_ratio: float) -> KeepChoice:
+        """By what the batch would take; what others leave it is looked at first: that may be sure to fit."""
+        assert self._goal.latency_s is not None
+        goal = {"latency_s": self._goal.latency_s, "keep_floor": self.keep_floor, "late_ratio": late_ratio}
+        whole = KeepChoice(1.0, None, 0.0, predicted_s=model.predict_s(load.rows, load.rows))
+        held = held_to_rows(model, load, whole, self._state.bounds.most_rows, **goal)
+        kept_rows = min(load.rows, self._state.bounds.most_rows)
+        surely_s = model.predict_s(load.rows, kept_rows) + model.uncertainty_s(load.rows, kept_rows)
+        if model.batches < _BATCHES_TO_KNOW or (kept_rows < load.rows and surely_s <= load.batch_s):
+            return held
+        choice = choose_keep_ratio(model, load, may_doubt=not self._state.doubted, **goal)
+        return held_to_rows(model, load, choice, self._state.bounds.most_rows, **goal)
 
     def _decision(self, load: PlannedLoad, choice: KeepChoice, ratio: float) -> KeepRatio:
         moment_s = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -40,7 +41,9 @@ class KeepBounds:
     """What a query's own decision is held to.
 
     Below ``low`` it need not go, because queries of lower priority can still give; above ``high`` it must not, because
-    that would be taken from others.
+    that would be taken from others. Nor may a batch keep more than ``most_rows``: a plan in rows is kept whatever a
+    batch reads, where a part of what arrives would be too little of a batch that reads less, and too much of one that
+    reads more.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class KeepBounds:
 
     low: float = 0.0
     high: float = 1.0
+    most_rows: float = math.inf
 
     def hold(self, share: float) -> float:
         """The share within the bounds."""

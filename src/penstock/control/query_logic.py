@@ -12,7 +12,7 @@ from penstock.control.keep_choice import PlannedLoad
 from penstock.control.keep_ratio import KeepController, KeepState
 from penstock.control.limits import SourceLimits, SourceState
 from penstock.control.target import target_batch_s
-from penstock.estimate.batch_time import BatchTimeModel, BatchTimeState, Drift
+from penstock.estimate.batch_time import READ_PART, BatchTimeModel, BatchTimeState, Drift
 from penstock.model.decision import Decision, Fault, Infeasible
 from penstock.model.evolve import evolve
 
@@ -473,9 +473,12 @@ class QueryLogic:
         if self._keep is not None and not self._asks:
             # The ratio in force may be the one of two batches ago: no more is read than it makes room for.
             read_rows = min(budget_rows / self.keep_ratio, self._settings.growth_factor * self._state.largest_read_rows)
-        elif self._keep is not None and self._state.is_answered and self._batch_time.batches >= _BATCHES_TO_KNOW:
+        elif self._keep is not None and self._state.is_answered and self._drops_what_is_too_much:
             # What is too much will be dropped when the batch is planned; but never by a leap beyond what was seen.
             seen_rows = self._settings.growth_factor * self._state.largest_read_rows
+            if self._keep.is_held_to_rows:
+                # All but so many rows are dropped, and reading those is the small part of what was seen of the others.
+                seen_rows = max(seen_rows, self._settings.growth_factor / READ_PART * self._state.largest_batch_rows)
             read_rows = max(budget_rows, min(self._readable_rows(), seen_rows))
         if cap_rows is not None:
             read_rows = min(read_rows, max(1.0, cap_rows))
@@ -488,6 +491,12 @@ class QueryLogic:
             if self._batch_time.batches
             else {},
         )
+
+    @property
+    def _drops_what_is_too_much(self) -> bool:
+        """Whether a planned batch knows what it may keep: by what batches take, or by a plan in rows."""
+        assert self._keep is not None
+        return self._batch_time.batches >= _BATCHES_TO_KNOW or self._keep.is_held_to_rows
 
     def _cap(self, signal: BatchSignal, cap_rows: float | None) -> list[Decision]:
         """A query without a latency goal reads what the flow of its graph allows, and else what it likes."""

@@ -87,6 +87,11 @@ def keep(load: PlannedLoad, choice: KeepChoice, ratio: float) -> str:
         )
     elif ratio >= 1.0:
         reason = f"{load.rows:,.0f} rows take {choice.predicted_s:.2f} s and fit: nothing is dropped"
+    elif choice.most_rows is not None:
+        reason = (
+            f"{load.rows:,.0f} rows wait for this batch, of which the plan of its graph gives it "
+            f"{choice.most_rows:,.0f}: it keeps {ratio:.1%} of rows"
+        )
     else:
         reason = (
             f"{load.rows:,.0f} rows wait for this batch and {load.arrival_rows_per_s:,.0f} arrive each second, more "

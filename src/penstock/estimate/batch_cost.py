@@ -9,6 +9,7 @@ from penstock.estimate.rls import RecursiveLeastSquares
 # How much an older batch counts, from batch to batch: in the level of costs, and in how they split.
 _KEEP = 0.75
 _FORGETTING = 0.9
+_LARGEST_KEEP = 0.99
 _FIRST_FIXED_SHARE = 0.3
 """What is believed of the first batch: this part of its cost was fixed.
 
@@ -19,6 +20,12 @@ they are taken for dear and are not, batches stay small, and nothing does.
 _DROPPED_PART = 0.1
 # How far batches of equal size may lie apart, as a part of their cost.
 _NOISE = 0.15
+_TOLD_APART = 0.25
+"""Error of the cost of a row, as a part of it, from which on that is told apart from the fixed cost.
+
+Nine in ten batches then cost what is expected of them within half of it, and a plan by it is off by less than the
+scatter of single batches brings anyway.
+"""
 # The least part of a batch's cost that is due to its rows; without it a batch could be had for any number of rows.
 _LEAST_ROW_SHARE = 0.05
 
@@ -42,17 +49,26 @@ class CostSums:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CoreCosts:
+    """Core seconds of a batch without a row, and of one row more."""
+
+    fixed_core_s: float
+    row_core_s: float
+
+
 class BatchCostTracker:
-    r"""Core seconds of a batch, ``fixed + rows * row + dropped * read``, from nothing but finished batches.
+    r"""Core seconds of a batch, ``fixed + (rows + dropped) * read + rows * work``, from nothing but finished batches.
 
     Rows that a guard dropped have been read. Counted as a cost of the rows that stay, they would make these the dearer
-    the fewer are kept, and fewer still would be kept.
+    the fewer are kept, and fewer still would be kept. And whatever is kept has been read as well: a row that is kept
+    never costs less than one that is dropped, which scatter alone would have it do now and then.
 
-    Two estimates in one. Recursive least squares over :math:`core = f n + r\,rows + d\,dropped` tells what is fixed
-    from what rows cost, whenever batches differ in size. As batches of a governed query are all about as large, and a
-    machine gets faster while it warms up, a ratio of sums gives the level of all:
+    Two estimates in one. Recursive least squares over :math:`core = f n + d\,(rows + dropped) + w\,rows` tells what is
+    fixed from what rows cost, whenever batches differ in size. As batches of a governed query are all about as large,
+    and a machine gets faster while it warms up, a ratio of sums gives the level of all:
 
-    .. math:: factor = \frac{\sum_k \kappa^k core_k}{\sum_k \kappa^k (f n_k + r\,rows_k + d\,dropped_k)}
+    .. math:: factor = \frac{\sum_k \kappa^k core_k}{\sum_k \kappa^k (f n_k + d\,(rows_k + dropped_k) + w\,rows_k)}
 
     so that the cost is right at the size in use, however little is known of the split. Spark's report of a batch may
     come before that of its job: such a batch seems to cost nothing, and the next one brings the core seconds of both.
@@ -84,6 +100,7 @@ class BatchCostTracker:
         self._split: RecursiveLeastSquares | None = None
         self._recent = CostSums()
         self._owed = CostSums()
+        self.largest_rows = 0.0
 
     @property
     def fixed_core_s(self) -> float:
@@ -93,12 +110,47 @@ class BatchCostTracker:
     @property
     def row_core_s(self) -> float:
         """Core seconds of one row more; zero before the first batch."""
-        return 0.0 if self._split is None else self._factor * self._split.theta[1]
+        return 0.0 if self._split is None else self._factor * (self._split.theta[1] + self._split.theta[2])
 
     @property
     def dropped_core_s(self) -> float:
         """Core seconds of one row more that is read and dropped."""
-        return 0.0 if self._split is None else self._factor * self._split.theta[2]
+        return 0.0 if self._split is None else self._factor * self._split.theta[1]
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether it is known what a row costs beside what a batch does: batches of one size do not tell."""
+        return self._split is not None and self._row_error_s <= _TOLD_APART * self.row_core_s
+
+    def costs(self, optimism: float) -> CoreCosts:
+        """Fixed cost and cost of a row, of all that batches so far leave open what is believed, or the best of it.
+
+        Once they are told apart that is what is believed. Before, an ``optimism`` of one takes rows to cost one error
+        less, and batches of the size in use the same. Who took rows for dear would keep batches small, and then
+        nothing tells.
+
+        Examples
+        --------
+        Two batches of one size leave it open; one of four times that size, which costs a third more, does not:
+
+        >>> tracker = BatchCostTracker()
+        >>> for rows, core_s in ((1_000, 0.9), (1_000, 0.9)):
+        ...     tracker.on_batch(rows=rows, core_s=core_s)
+        >>> tracker.is_told_apart, round(1e6 * tracker.row_core_s), round(1e6 * tracker.costs(1.0).row_core_s)
+        (False, 630, 45)
+        >>> tracker.on_batch(rows=4_000, core_s=1.2)
+        >>> tracker.is_told_apart, round(1e6 * tracker.row_core_s)
+        (False, 112)
+        >>> tracker.on_batch(rows=16_000, core_s=2.4)
+        >>> tracker.is_told_apart, round(1e6 * tracker.row_core_s), round(tracker.costs(1.0).fixed_core_s, 1)
+        (True, 101, 0.8)
+        """
+        fixed_s, row_s = self.fixed_core_s, self.row_core_s
+        if self._split is None or self.is_told_apart:
+            return CoreCosts(fixed_s, row_s)
+        less_s = optimism * max(0.0, min(row_s - self._factor * self._least_row_s, self._row_error_s))
+        mean_rows = self._recent.rows / self._recent.batches
+        return CoreCosts(fixed_s + less_s * mean_rows, row_s - less_s)
 
     def core_s(self, rows: float) -> float:
         """Core seconds of a batch of so many rows."""
@@ -118,21 +170,32 @@ class BatchCostTracker:
             self._split = _first(own)
         else:
             noise = (_NOISE * core_s) ** 2
-            regressor = (own.batches, own.rows, own.dropped)
+            regressor = (own.batches, own.rows + own.dropped, own.rows)
             self._split.update(regressor, core_s, noise_variance=noise, forgetting=_FORGETTING)
         self._recent = self._recent.plus(own, keep=_KEEP)
-        least_row_s = _LEAST_ROW_SHARE * self._recent.core_s / (self._recent.rows + self._recent.dropped)
-        self._split.hold_above((0.0, least_row_s, 0.0))
+        self.largest_rows = max(own.rows / own.batches, _LARGEST_KEEP * self.largest_rows)
+        self._split.hold_above((0.0, self._least_row_s, 0.0))
+
+    @property
+    def _row_error_s(self) -> float:
+        assert self._split is not None
+        return self._factor * self._split.prediction_std((0.0, 1.0, 1.0))
+
+    @property
+    def _least_row_s(self) -> float:
+        return _LEAST_ROW_SHARE * self._recent.core_s / (self._recent.rows + self._recent.dropped)
 
     @property
     def _factor(self) -> float:
         assert self._split is not None
-        fixed_s, row_s, dropped_s = self._split.theta
+        fixed_s, read_s, work_s = self._split.theta
         recent = self._recent
-        return recent.core_s / (fixed_s * recent.batches + row_s * recent.rows + dropped_s * recent.dropped)
+        read_rows = recent.rows + recent.dropped
+        return recent.core_s / (fixed_s * recent.batches + read_s * read_rows + work_s * recent.rows)
 
 
 def _first(own: CostSums) -> RecursiveLeastSquares:
     batch_s, row_s = own.core_s / own.batches, own.core_s / own.rows
-    prior = (_FIRST_FIXED_SHARE * batch_s, (1.0 - _FIRST_FIXED_SHARE) * row_s, _DROPPED_PART * row_s)
-    return RecursiveLeastSquares(prior, (batch_s**2, row_s**2, (_DROPPED_PART * row_s) ** 2))
+    all_s = (1.0 - _FIRST_FIXED_SHARE) * row_s
+    prior = (_FIRST_FIXED_SHARE * batch_s, _DROPPED_PART * all_s, (1.0 - _DROPPED_PART) * all_s)
+    return RecursiveLeastSquares(prior, (batch_s**2, (_DROPPED_PART * row_s) ** 2, row_s**2))

@@ -12,7 +12,7 @@ from penstock.model.evolve import evolve
 _PRIOR_OVERHEAD_STD_S = 2.0
 _PRIOR_ROW_STD_S = 1e-2
 """Rows of a hundredth of a second each are the most expensive that a first guess allows for."""
-_READ_PART, _READ_PART_STD = 0.1, 0.1
+READ_PART, _READ_PART_STD = 0.1, 0.1
 """What reading a dropped row costs, in parts of a kept one, until batches tell: between nothing and a fifth."""
 _FIRST_NOISE = 0.10
 _MIN_NOISE, _MAX_NOISE = 0.03, 0.5
@@ -310,7 +310,7 @@ class BatchTimeModel:
     def _assume_read_part(self) -> None:
         """Nothing tells reading from keeping yet: noise must not drift into a guess that is believed."""
         overhead_s, row_s, _ = self._filter.theta
-        self._filter.place((overhead_s, row_s, _READ_PART * row_s))
+        self._filter.place((overhead_s, row_s, READ_PART * row_s))
         self._filter.reset_part(2, _READ_PART_STD * row_s)
 
 

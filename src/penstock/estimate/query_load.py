@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.estimate.batch_cost import BatchCostTracker
 
 if TYPE_CHECKING:
+    from penstock.estimate.batch_cost import CoreCosts
     from penstock.model.signal import BatchSignal
 
 # How fast the idea of a rate and of busy cores follows the last batch.
@@ -102,21 +103,15 @@ class QueryLoad:
         """Rows written for each that was processed, lately; None where the sink does not tell."""
         return self.written.value / self.worked.value if self.worked.value > 0 else None
 
-    def incoming_rows_per_s(self, now_s: float) -> float:
-        """Rows a second that its next batch is to expect: those that come; else those that wait, or that came lately.
+    def fixed_cores(self, costs: CoreCosts) -> float:
+        """Cores that its batches keep busy whatever they keep: for themselves, and for rows that they drop.
 
-        Rows of a producer come batch by batch. A reader that has a batch in between sees none come; whoever took that
-        for no load would keep all rows that wait, however little the reader is to do.
+        No more rows are dropped than come, in the long run: those of a backlog are gone once it is read.
         """
-        if self.arrival_rows_per_s:
-            return self.arrival_rows_per_s
-        waiting = (self.lag_rows or 0.0) / max(self.period_s, self.batch_s)
-        return max(waiting, self.arrived.at(now_s) / self.arrived.memory_s)
-
-    @property
-    def fixed_cores(self) -> float:
-        """Cores that its batches keep busy whatever they keep: for themselves, and for rows that they drop."""
-        return self.cost.fixed_core_s / self.batch_s + self.cost.dropped_core_s * self.dropped_rows_per_s
+        dropped = self.dropped_rows_per_s
+        if self.arrival_rows_per_s is not None:
+            dropped = min(dropped, self.arrival_rows_per_s)
+        return costs.fixed_core_s / self.batch_s + self.cost.dropped_core_s * dropped
 
     def on_batch(
         self, signal: BatchSignal, core_s: float | None, arrival_rows_per_s: float | None, limit_rows: float | None
