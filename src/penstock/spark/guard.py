@@ -27,7 +27,7 @@ from penstock.model.directive import FLOOR_AT, KEEP_RATIO_AT, LATE_BEFORE_AT, RA
 from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, UTILITY_BINS
 from penstock.spark.directive_task import directive_of_batch
-from penstock.spark.guard_counts import KEPT, LATE_GONE, OFFERED, counts, passes, sampling
+from penstock.spark.guard_counts import KEPT, LATE_GONE, OFFERED, Counted, counts, passes, sampling
 from penstock.spark.guard_spec import GuardSpec, SourceReading
 from penstock.spark.identity import NO_IDENTITY, UNHASHABLE, row_identity
 
@@ -132,9 +132,9 @@ def _counted(
         collector, tells = sampling(rows.sparkSession, F.col(_DIRECTIVE), _row_number(rows, identity), moment)
         enters = enters & tells
     counts.add(name, collector)
-    decided = decide(rows, requested, key=key, arrival=arrival, utility=None, identity=identity, enters=enters)
-    # The name of the guard is in the plan as that of its weights, until it is done.
-    decided, weight = decided.withColumnRenamed(WEIGHT, name), F.col(f"`{name}`")
+    counted = Counted(name, enters)
+    decided = decide(rows, requested, key=key, arrival=arrival, utility=None, identity=identity, counted=counted)
+    weight = F.col(f"`{name}`")
     if arrival is not None and key is None:
         decided = decided.where(passes(LATE_GONE) & (~F.col(_LATE) | weight.isNotNull()))
     return decided.where(passes(KEPT) & (weight > 0.0)).withColumnRenamed(name, WEIGHT).drop(*_OWN)
@@ -191,13 +191,13 @@ def decide(
     arrival: str | None,
     utility: str | Column | None,
     identity: tuple[str, ...],
-    enters: Column | None = None,
+    counted: Counted | None = None,
 ) -> DataFrame:
     """The rows with the weight of those that stay, null for those that go, and whether they are late.
 
     ``requested`` is what the running batch asked for (:func:`requested_values`), or what an earlier one was told: the
-    same directive always decides the same, unless rows have no identity. ``enters`` is a condition, always true, by
-    which those offered are counted: what is decided is then decided once, below the filters that follow.
+    same directive always decides the same, unless rows have no identity. Where its own filters count, what is decided
+    is decided once, below those that follow.
     """
     told = F.col(_DIRECTIVE)
     floor, ratio = told[FLOOR_AT], told[RATIO_AT]
@@ -219,11 +219,13 @@ def decide(
         columns = {_UTILITY: utility_of(rows, utility), _DRAW: draw, **columns}
         draw = F.col(_DRAW)
     stays = surely | (draw < F.col(_RATIO))
-    columns[WEIGHT] = F.when(stays if enters is None else passes(KEPT) & stays, 1.0 / F.col(_RATIO))
+    columns[WEIGHT if counted is None else counted.name] = F.when(
+        stays if counted is None else passes(KEPT) & stays, 1.0 / F.col(_RATIO)
+    )
     # Chance is drawn in a step of its own: an expression that draws cannot stand inside another that is counted.
     decided = rows if key is not None or identity else rows.withColumn(_CHANCE, F.rand(_DRAW_SEED))
     decided = decided.withColumn(_DIRECTIVE, requested)
-    decided = decided if enters is None else decided.where(enters)
+    decided = decided if counted is None else decided.where(counted.enters)
     for name, column in columns.items():
         decided = decided.withColumn(name, column)
     return decided

@@ -56,6 +56,18 @@ _UNREAD = 2
 """A report comes while the next batch is planned; when the one after it is, it is read without anybody asking."""
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A guard that counts by its filters.
+
+    ``name`` is its own, and in plans that of its weights until it is done; ``enters`` is the condition, always true, of
+    the filter that counts the rows that it is offered.
+    """
+
+    name: str
+    enters: Column
+
+
 def passes(which: int) -> Column:
     """Part of a filter's condition: always true, and what makes the filter one of a guard's own."""
     return F.spark_partition_id() >= which
