@@ -117,7 +117,7 @@ def observed_metrics(progress: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
         return observed
     if not any(name.startswith(GUARD_PREFIX) for name in observed):
         # A guard that asked and cannot be read: as if it had reported nothing, its batch would seem to keep every row.
-        offered = sum(int(source["numInputRows"]) for source in progress["sources"])
+        offered = sum(int(source["numInputRows"]) for source in progress.get("sources", ()))
         observed[f"{GUARD_PREFIX}.estimated"] = {
             "offered_rows": offered, "kept_rows": round(offered * directive[RATIO_AT]),
         }  # fmt: skip
