@@ -24,7 +24,7 @@ from penstock.spark.directives import (
     Question,
     ask,
 )
-from penstock.spark.guard_counts import counts, sample_every
+from penstock.spark.guard_counts import NOBODY, counts
 from penstock.spark.pools import pools
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _counting(question: Question | None, values: list[float]) -> list[float]:
             return counts.begin(question.query_id, question.run_id, question.batch_id, values)
         except Exception:
             logger.exception("the rows of a batch will not be counted")
-    return [float(sample_every(None) - 1), 0.0]
+    return [NOBODY, 0.0]
 
 
 def _note(question: Question, values: list[float]) -> None:

@@ -27,7 +27,7 @@ from penstock.model.directive import FLOOR_AT, KEEP_RATIO_AT, LATE_BEFORE_AT, RA
 from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, UTILITY_BINS
 from penstock.spark.directive_task import directive_of_batch
-from penstock.spark.guard_counts import KEPT, LATE_GONE, OFFERED, Counted, counts, passes, sampling
+from penstock.spark.guard_counts import KEPT, LATE_GONE, OFFERED, Counted, counts, drawn_bits, passes, sampling
 from penstock.spark.guard_spec import GuardSpec, SourceReading
 from penstock.spark.identity import NO_IDENTITY, UNHASHABLE, row_identity
 
@@ -105,7 +105,7 @@ def guard_rows(
     requested = requested_values(rows.sparkSession)
     guard_spec.book.specs[name] = _spec(rows, key, arrival, utility, found)
     guard_keys[name] = key
-    if utility is None and (arrival is None or found) and internals.counts_rows(rows.sparkSession):
+    if utility is None and internals.counts_rows(rows.sparkSession):
         return _counted(rows, name, requested, key=key, arrival=arrival, identity=found)
     decided = decide(rows, requested, key=key, arrival=arrival, utility=utility, identity=found)
     # Spark counts outside of its compiled loop, and nothing is moved past the counts: so what is decided below them is
@@ -126,13 +126,14 @@ def _counted(
     identity: tuple[str, ...],
 ) -> DataFrame:
     """A guard whose rows are counted by its own filters (:mod:`penstock.spark.guard_counts`)."""
+    spark, told = rows.sparkSession, F.col(_DIRECTIVE)
     collector, enters = None, passes(OFFERED)
     if arrival is not None:
-        moment = F.col(arrival).cast("timestamp")
-        collector, tells = sampling(rows.sparkSession, F.col(_DIRECTIVE), _row_number(rows, identity), moment)
+        number = _row_number(rows, identity) if identity else F.col(_CHANCE)
+        collector, tells = sampling(spark, told, number, F.col(arrival).cast("timestamp"))
         enters = enters & tells
     counts.add(name, collector)
-    counted = Counted(name, enters)
+    counted = Counted(name, enters, None if identity else drawn_bits(spark, told))
     decided = decide(rows, requested, key=key, arrival=arrival, utility=None, identity=identity, counted=counted)
     weight = F.col(f"`{name}`")
     if arrival is not None and key is None:
@@ -214,6 +215,9 @@ def decide(
     surely = F.col(_RATIO) >= 1.0
     surely = surely if key is None else surely & F.col(key).isNotNull()
     draw = draw_of_row(rows, key, identity)
+    chance = None if key is not None or identity else F.rand(_DRAW_SEED)
+    if counted is not None:
+        chance, draw = counted.chance, draw if chance is None else _unit_interval(draw)
     columns = {_LATE: late, _RATIO: ratio}
     if utility is not None:
         columns = {_UTILITY: utility_of(rows, utility), _DRAW: draw, **columns}
@@ -223,8 +227,8 @@ def decide(
         stays if counted is None else passes(KEPT) & stays, 1.0 / F.col(_RATIO)
     )
     # Chance is drawn in a step of its own: an expression that draws cannot stand inside another that is counted.
-    decided = rows if key is not None or identity else rows.withColumn(_CHANCE, F.rand(_DRAW_SEED))
-    decided = decided.withColumn(_DIRECTIVE, requested)
+    decided = rows.withColumn(_DIRECTIVE, requested)
+    decided = decided if chance is None else decided.withColumn(_CHANCE, chance)
     decided = decided if counted is None else decided.where(counted.enters)
     for name, column in columns.items():
         decided = decided.withColumn(name, column)

@@ -11,7 +11,7 @@ the other, and its counts are theirs, from the plan of the batch itself:
 ``spark_partition_id()`` costs nothing, and Spark neither joins a filter that has it with others nor moves anything
 past it: without it a query's own filters would become part of these, and of what they count.
 
-How old rows are is told by a sample of them (:func:`sampling`).
+How old rows are is told by a sample of them (:func:`sampling`). See ADR 28.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ _UNKNOWN_EVERY = 1024
 _TAGS = 2**20
 _MILLISECONDS = 2**42
 """A tag and the milliseconds of a moment until the year 2109 are one long."""
+NOBODY = 2.0**52 - 1.0
+"""A mask by which no row tells but the first of all: nobody would take what they tell, and it would grow for ever."""
 _REMEMBERED = 4096
 """Batches whose counts are at hand: as many as those whose directives are."""
 _UNREAD = 2
@@ -61,11 +63,12 @@ class Counted:
     """A guard that counts by its filters.
 
     ``name`` is its own, and in plans that of its weights until it is done; ``enters`` is the condition, always true, of
-    the filter that counts the rows that it is offered.
+    the filter that counts the rows that it is offered; ``chance`` are 64 bits for each row that has no identity.
     """
 
     name: str
     enters: Column
+    chance: Column | None = None
 
 
 def passes(which: int) -> Column:
@@ -91,6 +94,15 @@ def sampling(spark: SparkSession, told: Column, number: Column, arrival: Column)
     adds = internals.collecting(spark, collector, F.coalesce(tag + moment, F.lit(-1)))
     skips = (number.bitwiseAND(told[SAMPLE_MASK_AT].cast("long")) != 0) | arrival.isNull()
     return collector, F.coalesce(skips, F.lit(True)) | adds
+
+
+def drawn_bits(spark: SparkSession, told: Column) -> Column:
+    """64 bits for each row that has nothing to be told from others by; others in every batch.
+
+    Not Spark's own ``rand``: it gets another seed in every batch, which is part of the text that is compiled. The
+    sequence of numbers is the same in all tasks, and so it is hashed with the partition and the batch.
+    """
+    return F.xxhash64(internals.next_number(spark), F.spark_partition_id(), told[TAG_AT])
 
 
 def sample_every(rows: float | None) -> int:
@@ -192,7 +204,9 @@ class _Batch:
     tag: int
     ratio: float
     floor: float
+    run_id: str
     execution: JavaObject | None = None
+    is_known: bool = False
     reports: dict[str, dict[str, Any]] = field(default_factory=dict)
     reading: threading.Lock = field(default_factory=threading.Lock)
 
@@ -210,6 +224,7 @@ class GuardCounts:
         self._expected: dict[str, tuple[int, float | None]] = {}
         self._batches: OrderedDict[tuple[str, int], _Batch] = OrderedDict()
         self._arrivals: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        self._unreadable: set[str] = set()
         self._next_tag = 0
         self._lock = threading.Lock()
 
@@ -226,7 +241,11 @@ class GuardCounts:
         batch = self._batches.get((run_id, batch_id))
         if batch is None:
             batch = self._begun(run_id, batch_id, told)
-            batch.execution = self._execution(query_id, run_id, batch_id) if self._collectors else None
+            if self._collectors and run_id not in self._unreadable:
+                batch.execution = self._execution(query_id, run_id, batch_id)
+            batch.is_known = batch.execution is not None
+        if not batch.is_known:
+            return [NOBODY, float(batch.tag)]
         expected = self._expected.get(run_id)
         rows = expected[1] if expected is not None and expected[0] == batch_id else None
         return [float(sample_every(rows) - 1), float(batch.tag)]
@@ -243,6 +262,7 @@ class GuardCounts:
         """A query is over, and its last report was read: let go of its plans."""
         self._streams.pop(run_id, None)
         self._expected.pop(run_id, None)
+        self._unreadable.discard(run_id)
         with self._lock:
             for key, batch in self._batches.items():
                 if key[0] == run_id:
@@ -252,7 +272,7 @@ class GuardCounts:
     def _begun(self, run_id: str, batch_id: int, told: Sequence[float]) -> _Batch:
         with self._lock:
             self._next_tag = (self._next_tag + 1) % _TAGS
-            batch = self._batches[run_id, batch_id] = _Batch(self._next_tag, told[RATIO_AT], told[FLOOR_AT])
+            batch = self._batches[run_id, batch_id] = _Batch(self._next_tag, told[RATIO_AT], told[FLOOR_AT], run_id)
             while len(self._batches) > _REMEMBERED:
                 self._batches.popitem(last=False)
             before = self._batches.get((run_id, batch_id - _UNREAD))
@@ -279,7 +299,8 @@ class GuardCounts:
                 for name, found in guard_rows_in(plan, list(self._collectors), internals.counted_rows).items():
                     batch.reports[name] = {**report_of(found, batch.ratio, batch.floor), **self._ends(name, batch.tag)}
             except Exception:
-                logger.exception("the rows of a batch cannot be counted: they are taken to be what it was told")
+                logger.exception("the rows of a query cannot be counted: they are taken to be what it is told")
+                self._unreadable.add(batch.run_id)
 
     def _ends(self, name: str, tag: int) -> dict[str, float]:
         """Oldest and newest arrival in a batch, of the rows that told."""

@@ -28,6 +28,7 @@ from penstock.spark.internals.counts import (
     counts_rows,
     execution_of_batch,
     new_collector,
+    next_number,
     stream_of,
     take_collected,
 )
@@ -180,6 +181,7 @@ __all__ = [
     "new_collector",
     "newest_batch",
     "next_batch",
+    "next_number",
     "open_session",
     "plan_mentions",
     "plan_now",

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from penstock.spark.internals.handles import context_of, jvm
 from penstock.spark.internals.members import MEMBERS, Ability, probe
@@ -17,12 +18,17 @@ if TYPE_CHECKING:
 
     from penstock.spark.internals.handles import JavaObject
 
+_SEED = 20_077
 _OUTPUT_ROWS = "number of output rows"
+_probed: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
+"""Looked for once a session: every member takes some hundred calls of Py4J."""
 
 
 def counts_rows(spark: SparkSession) -> bool:
     """Whether this Spark has all that it takes to count rows without leaving its compiled loop."""
-    return not probe(spark, tuple(member for member in MEMBERS if member.ability is Ability.COUNTS))
+    if spark not in _probed:
+        _probed[spark] = not probe(spark, tuple(member for member in MEMBERS if member.ability is Ability.COUNTS))
+    return _probed[spark]
 
 
 def new_collector(spark: SparkSession) -> JavaObject:
@@ -51,6 +57,24 @@ def collecting(spark: SparkSession, collector: JavaObject, value: Column) -> Col
         adds, "isRegistered", types.DataTypes.BooleanType, nothing, nothing, True, False, False
     )
     return ClassicColumn(columns.ExpressionUtils.column(is_done))
+
+
+def next_number(spark: SparkSession) -> Column:
+    """The next of a sequence of drawn numbers, for each row; every task has the same sequence, from its beginning.
+
+    The generator is an object that the compiled code gets by reference: what it is seeded with is not in the text.
+    """
+    from pyspark.sql.classic.column import Column as ClassicColumn  # noqa: PLC0415 - imported only where it is used
+
+    packages = jvm(spark)
+    expressions, types = packages.org.apache.spark.sql.catalyst.expressions, packages.org.apache.spark.sql.types
+    nothing = packages.org.apache.spark.api.python.PythonUtils.toSeq([])
+    generator = packages.java.util.Random(_SEED)
+    target = expressions.Literal(generator, types.ObjectType(generator.getClass()))
+    drawn = expressions.objects.Invoke(
+        target, "nextLong", types.DataTypes.LongType, nothing, nothing, True, False, False
+    )
+    return ClassicColumn(packages.org.apache.spark.sql.classic.ExpressionUtils.column(drawn))
 
 
 def take_collected(collector: JavaObject) -> list[int]:
