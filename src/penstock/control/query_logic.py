@@ -300,7 +300,9 @@ class QueryLogic:
         self._limits.learn(signal)
         guard = signal.guard
         if guard is not None:
-            self._update(tells_arrival=guard.oldest_arrival_s is not None, is_answered=guard.answered)
+            # A batch of a few rows may have none in the sample that tells; its guard does all the same.
+            tells_arrival = self._state.tells_arrival or guard.oldest_arrival_s is not None
+            self._update(tells_arrival=tells_arrival, is_answered=guard.answered)
         if signal.work_rows == 0:
             return
         if self._keep is not None:
