@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from penstock.settings import SizingSettings
 
 _STALE = {
-    Resource.HEAP: ("heap_committed_mb", "likely_resident_mb", "memory_used_mb", "jvm_rss_mb", "gc_fraction"),
+    Resource.HEAP: ("heap_committed_mb", "heap_low_mb", "likely_resident_mb", "memory_used_mb", "jvm_rss_mb",
+                    "gc_fraction"),
     Resource.MEMORY: (),
-    Resource.CPU: ("heap_used_mb", "heap_committed_mb", "likely_resident_mb", "memory_used_mb", "jvm_rss_mb",
-                   "python_rss_mb", "python_vm_mb", "off_heap_mb", "gc_fraction"),
+    Resource.CPU: ("heap_used_mb", "heap_committed_mb", "heap_low_mb", "likely_resident_mb", "memory_used_mb",
+                   "jvm_rss_mb", "python_rss_mb", "python_vm_mb", "off_heap_mb", "gc_fraction"),
 }  # fmt: skip
 """Figures that a change of a resource alters, so that what was seen before says nothing any more."""
 _FALLEN = 0.7
