@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.control.sizing.base import SizingContext
@@ -125,6 +127,65 @@ def test_heap_goes_down_in_one_step_and_not_below_the_peak() -> None:
     heap = next(verdict for verdict in later.verdicts if verdict.policy == "P5")
     assert heap.decision is None
     assert "already" in heap.reason
+
+
+def test_a_heap_full_of_garbage_goes_down_to_what_lives_and_the_room_that_collections_need() -> None:
+    """What lives is known: it counts, with 3 of at most 10 % of the time in collections, and not what was committed."""
+    sizing = engine(EngineShape(2, 4096, 512, 256, 2))
+    feed(sizing, 8, heap_low_mb=400.0)
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.decision.policy == "P5"
+    assert found.decision.figures["heap_low_mb"] == 400.0
+    assert found.decision.total / 2 == pytest.approx((400 + 400 * 0.3) * 1.5 * 1.03, rel=0.01)
+    assert found.decision.reason.startswith("400 MB live and collections, of 400 MB each, take 3.0 % of the time")
+
+
+def test_what_lives_is_the_higher_of_two_lows_and_unknown_where_one_is() -> None:
+    """State that grows is low in the older windows only; samples of one half of the windows alone tell nothing."""
+    grown, half = engine(), engine()
+    for window in range(8):
+        grown.observe(calm(15.0 * window, heap_low_mb=300.0 + 50.0 * window))
+        half.observe(calm(15.0 * window, heap_low_mb=300.0 if window < 4 else None))
+    assert grown.usage.low("heap_low_mb", 8) == 500.0
+    assert half.usage.low("heap_low_mb", 8) is None
+
+
+def test_a_heap_whose_collections_need_more_than_was_committed_stays_at_the_committed_one() -> None:
+    """The rule by what lives only ever saves more: where it would want more, the committed heap stands."""
+    sizing = engine(EngineShape(2, 4096, 512, 256, 2))
+    feed(sizing, 8, heap_low_mb=790.0)
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.decision.total / 2 == pytest.approx(960 * 1.03)
+
+
+def test_executors_that_are_added_share_the_memory_of_the_state() -> None:
+    """Twice the executors have half of the state each: heap and memory beside it go down in the same change."""
+    sizing = engine(EngineShape(2, 1024, 600, 220, 2))
+    for window in range(6):
+        sizing.observe(calm(15.0 * window, busy_fraction=0.99))
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.decision.policy == "P4"
+    assert found.resized is not None
+    shape = found.resized.shape
+    assert (shape.executors, shape.cores, shape.python_mb) == (3, 2, 220)
+    assert 2 / 3 * 960 < shape.heap_mb < 960
+    assert shape.memory_mb < 1024 + 600 + 220
+    # What is resident then has to lie within the limit, the whole heap counted.
+    assert (shape.heap_mb + 128 + 72 * 2 / 3 + 200) <= SETTINGS.memory_limit * shape.memory_mb
+
+
+def test_executors_whose_use_is_unknown_keep_what_each_has() -> None:
+    """Nothing is made smaller on a guess."""
+    shape = EngineShape(2, 1024, 600, 220, 2)
+    sizing = engine(shape)
+    for window in range(6):
+        sizing.observe(UsageSignal(15.0 * window, busy_fraction=0.99, cpu_fraction=0.5))
+    found = sizing.judge()
+    assert found.resized is not None
+    assert found.resized.shape == replace(shape, executors=3)
 
 
 def test_a_load_that_has_fallen_allows_a_second_step_down() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.control.sizing.base import SizingContext, above, silent
 from penstock.control.sizing.policies import POLICIES
 from penstock.control.sizing.resizer import Resized, resize
+from penstock.control.sizing.sharing import shared_out
 from penstock.control.sizing.usage import Usage, figure_of
 from penstock.model.sizing import Capacity, EngineShape, Resource, SizingDecision, Verdict
 
@@ -26,6 +27,7 @@ _STALE = {
                    "jvm_rss_mb", "python_rss_mb", "python_vm_mb", "off_heap_mb", "gc_fraction"),
 }  # fmt: skip
 """Figures that a change of a resource alters, so that what was seen before says nothing any more."""
+_MORE_EXECUTORS = (Resource.CPU, Resource.PARALLELISM)
 _FALLEN = 0.7
 """A second step down of a resource is for a load that has fallen below this part of what it was at the first."""
 _EFFECT_WINDOWS = 2
@@ -131,6 +133,9 @@ class PolicyEngine:
             decision = verdict.decision
             if decision is not None and chosen is None:
                 resized = resize(self.shape, decision, capacity)
+                if policy.is_up and policy.resource in _MORE_EXECUTORS:
+                    shape = shared_out(self.shape, resized.shape, self.usage, self._settings)
+                    resized = replace(resized, shape=shape)
                 if resized.shape != self.shape:
                     chosen = decision, resized
                 elif resized.unplaced:

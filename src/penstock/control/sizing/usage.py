@@ -153,6 +153,11 @@ class Usage:
         values = [value for seen in newest if (value := figure_of(seen, name)) is not None]
         return values if len(values) == count else None
 
+    def most(self, name: Figure) -> float | None:
+        """The largest value of a figure since the last change, quiet or not."""
+        values = [value for seen in self.recent if (value := figure_of(seen, name)) is not None]
+        return max(values, default=None)
+
     def newest(self, name: Figure) -> float | None:
         """The newest value of a figure."""
         return figure_of(self.recent[-1], name) if self.recent else None
