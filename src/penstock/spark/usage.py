@@ -130,10 +130,13 @@ class UsageCollector:
 
     def _losses(self, everyone: Sequence[ExecutorUsage]) -> dict[Loss, int]:
         losses = dict.fromkeys(Loss, 0)
+        # An executor of the shape before that ended meanwhile says nothing of the shape that is there now.
+        present = {one.profile_id for one in everyone if one.is_active and not one.ended}
         for one in everyone:
             if one.ended and one.executor_id not in self._lost:
                 self._lost.add(one.executor_id)
-                losses[kind_of_loss(one.ended)] += 1
+                if not present or one.profile_id in present:
+                    losses[kind_of_loss(one.ended)] += 1
         return losses
 
     def _work(self) -> tuple[float, int, int | None]:
