@@ -39,7 +39,11 @@ class Engine:
         """One window, with what is decided in it."""
         self.time_s += 15.0
         seen = UsageSignal(
-            self.time_s, gc_fraction=gc_fraction, heap_used_mb=500.0, cpu_fraction=0.5, jvm_rss_mb=jvm_rss_mb
+            self.time_s,
+            gc_fraction=gc_fraction,
+            heap_used_mb=0.95 * self.shape.heap_mb,
+            cpu_fraction=0.5,
+            jvm_rss_mb=jvm_rss_mb,
         )
         return self._keep(UsageSeen(seen, self.shape, capacity, asked))
 

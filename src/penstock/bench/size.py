@@ -66,8 +66,6 @@ _PATIENCE_S = 300.0
 _TRIGGER_S = 3
 _WORDS, _KEYS = 300, 20_000
 """Each word is an object, so that a row leaves some 50 kB of garbage."""
-_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:InitialHeapSize=64m"
-"""A JVM begins with a 64th of the host's memory, which may be more than what it needs."""
 _WRONG = 3
 """How many times too small and too large an engine begins."""
 
@@ -81,7 +79,7 @@ class SizeSetting:
 
     rows_per_s: int = 800
     table_mb: int = 130
-    low_heap_mb: int = 160
+    low_heap_mb: int = 200
     high_heap_mb: int = 480
     resolution: float = 0.05
     window_s: float = 5.0
@@ -247,8 +245,9 @@ def _sized(
 def _watch(
     pen: Penstock, store: MemoryStore, query: StreamingQuery, begun_s: float, setting: SizeSetting, say: Say
 ) -> None:
-    """Wait until nothing was decided for as long as a step down watches, and some windows more."""
-    quiet_s = setting.sizing["sizing.down_after_s"] + 4 * setting.window_s
+    """Wait until nothing was decided for as long as a step down watches and some windows more, all of them quiet."""
+    watched_s = setting.sizing["sizing.down_after_s"]
+    quiet_s, quiet_windows = watched_s + 4 * setting.window_s, watched_s / setting.window_s + 2
     told, changed_s = 0, begun_s
     while time.time() < begun_s + setting.give_up_s:
         if query.exception() is not None:
@@ -260,8 +259,8 @@ def _watch(
         ended = [action.done.time_s for action in actions if action.done is not None]
         changed_s = max([begun_s, *ended])
         sizing = pen.loop.logic.sizing
-        is_pending = sizing is not None and sizing.pending is not None
-        if not is_pending and time.time() > changed_s + quiet_s:
+        is_quiet = sizing is not None and sizing.pending is None and sizing.engine.usage.clean_windows >= quiet_windows
+        if is_quiet and time.time() > changed_s + quiet_s:
             return
         time.sleep(0.5)
 
@@ -291,7 +290,6 @@ def _shape(heap_mb: int) -> EngineShape:
 
 def _engine_spec(heap_mb: int) -> EngineSpec:
     settings = SETTINGS | {
-        "spark.executor.extraJavaOptions": _OPTIONS,
         # An executor that is too small may end several times before there is a larger one.
         "spark.task.maxFailures": "40",
     }

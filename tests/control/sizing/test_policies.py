@@ -68,6 +68,19 @@ def test_garbage_collection_is_heap_pressure_and_not_lack_of_cpu() -> None:
     assert [verdict.decision is not None for verdict in found.verdicts][2]
 
 
+def test_a_jvm_that_collects_before_it_takes_its_heap_is_not_given_more() -> None:
+    """Collections of a JVM that begins with little are no want of heap; with the heap in use they are."""
+    sizing = engine(EngineShape(2, 4096, 512, 256, 2))
+    feed(sizing, 3, gc_fraction=0.3)
+    found = sizing.judge()
+    assert found.decision is None
+    assert found.verdicts[0].reason.endswith("with 800 of 4,096 MB ever used: not for want of it")
+    feed(sizing, 1, gc_fraction=0.3, heap_used_mb=2800.0)
+    decision = sizing.judge().decision
+    assert decision is not None
+    assert decision.policy == "P1"
+
+
 def test_a_python_worker_that_grows_is_told_apart_from_the_jvm() -> None:
     """Memory goes to Python workers where they are the ones above their part, and the heap stays."""
     sizing = engine()

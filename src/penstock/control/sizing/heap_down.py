@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.control.sizing.base import CONFIRM_WINDOWS, SizingContext, decided, silent, windows_to_watch
+from penstock.control.sizing.base import CONFIRM_WINDOWS, OLD_PART, SizingContext, decided, silent, windows_to_watch
 from penstock.model.sizing import Resource, Verdict
-
-OLD_PART = 2.0 / 3.0
-"""Part of the heap that is for what lives, with collectors of two generations as they come (``-XX:NewRatio=2``); G1 can
-do with less heap than that."""
 
 
 class HeapDown:
