@@ -46,9 +46,10 @@ def test_the_search_ends_within_its_resolution_of_what_is_needed() -> None:
 
 
 def test_a_search_whose_largest_heap_fails_finds_nothing() -> None:
-    """There is nothing to halve, and no optimum is made up."""
-    trials = [trial(200)]
-    assert next_heap(trials, 100, 200, 0.05) is None
+    """Larger ones are tried, twice; then there is nothing to halve, and no optimum is made up."""
+    trials = [trial(100), trial(140), trial(196)]
+    assert next_heap(trials[:1], 50, 100, 0.05) == 140
+    assert next_heap(trials, 50, 100, 0.05) is None
     assert optimum(trials) is None
 
 

@@ -79,13 +79,13 @@ class SizeSetting:
 
     rows_per_s: int = 800
     table_mb: int = 130
-    low_heap_mb: int = 200
+    low_heap_mb: int = 220
     high_heap_mb: int = 480
-    resolution: float = 0.05
+    resolution: float = 0.08
     window_s: float = 5.0
-    settle_s: float = 8.0
-    trial_windows: int = 6
-    give_up_s: float = 480.0
+    settle_s: float = 12.0
+    trial_windows: int = 5
+    give_up_s: float = 240.0
 
     @property
     def sizing(self) -> dict[str, Any]:
@@ -136,7 +136,8 @@ def _search(place: Place, checkpoint: Path, setting: SizeSetting, limits: Sizing
     with running_engine(_engine_spec(setting.high_heap_mb), place) as engine:
         keep_one_executor(engine.spark)
         query = _start(engine.spark, checkpoint, setting)
-        await_batches(query, 3, patience_s=_PATIENCE_S)
+        # The first trial is not to be the one in which everything is compiled.
+        await_batches(query, 8, patience_s=_PATIENCE_S)
         # What a trial is judged by comes after its first batches, so that there is no need to rehearse them.
         reshaper = Reshaper(engine.spark, (Ability.REHEARSAL,))
         heap_mb = setting.high_heap_mb

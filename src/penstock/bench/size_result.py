@@ -45,10 +45,15 @@ def sustained(values: Sequence[float]) -> float | None:
     return max(pairs, default=None)
 
 
+_MORE, _ATTEMPTS = 1.4, 3
+"""How much more is tried where the highest heap turns out too small, and how often."""
+
+
 def next_heap(trials: Sequence[HeapTrial], low_mb: int, high_mb: int, resolution: float) -> int | None:
     """The heap to try next: the highest first, then halfway, by ratio, between too small and large enough.
 
-    None where these are within the resolution. A heap that turned out too small stays so, and whatever is below it.
+    None where these are within the resolution. A heap that turned out too small stays so, and whatever is below it;
+    where the highest does, 1.4 times of it is tried, twice.
 
     Examples
     --------
@@ -58,12 +63,14 @@ def next_heap(trials: Sequence[HeapTrial], low_mb: int, high_mb: int, resolution
     (900, 300)
     >>> next_heap([trial(900, True), trial(300, False), trial(314, True)], 100, 900, 0.05) is None
     True
+    >>> next_heap([trial(500, False)], 100, 500, 0.05), next_heap([trial(500, False)] * 3, 100, 500, 0.05)
+    (700, None)
     """
     if not trials:
         return high_mb
     enough = min((trial.heap_mb for trial in trials if trial.keeps_goals), default=None)
     if enough is None:
-        return None
+        return None if len(trials) >= _ATTEMPTS else round(_MORE * trials[-1].heap_mb)
     small = max([low_mb, *(trial.heap_mb for trial in trials if not trial.keeps_goals and trial.heap_mb < enough)])
     return None if enough <= small * (1 + resolution) else round((small * enough) ** 0.5)
 
