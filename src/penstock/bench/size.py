@@ -256,8 +256,9 @@ def _watch(
     """Wait until nothing was decided for as long as a step down watches and some windows more, all of them quiet."""
     watched_s = setting.sizing["sizing.down_after_s"]
     quiet_s, quiet_windows = watched_s + 4 * setting.window_s, watched_s / setting.window_s + 2
-    told, changed_s = 0, begun_s
-    while time.time() < begun_s + setting.give_up_s:
+    told, changed_s, is_pending = 0, begun_s, False
+    # What is under way at the end is waited for: between two shapes an engine has none.
+    while is_pending or time.time() < begun_s + setting.give_up_s:
         if query.exception() is not None:
             raise ClusterError(f"the query failed: {query.exception()}")
         actions = sizing_history(store)

@@ -216,6 +216,21 @@ def test_a_load_that_has_fallen_allows_a_second_step_down() -> None:
     assert later.decision is not None
 
 
+def test_rows_that_had_waited_at_the_start_are_no_load_that_falls() -> None:
+    """Windows that work off what had waited make the load look high at first: no second step down comes of that."""
+    sizing = engine(EngineShape(2, 4096, 512, 256, 2))
+    feed(sizing, 2, arrival_rows_per_s=200.0, processed_rows_per_s=200.0)
+    feed(sizing, 7)
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.resized is not None
+    sizing.begin(found.decision)
+    sizing.end(found.resized.shape, is_done=True)
+    feed(sizing, 40, heap_used_mb=300.0, heap_committed_mb=400.0)
+    heap = next(verdict for verdict in sizing.judge().verdicts if verdict.policy == "P5")
+    assert "already" in heap.reason
+
+
 def test_nothing_is_decided_while_an_action_is_in_flight_and_its_effect_is_compared() -> None:
     """Windows during an action count for nothing; two windows later what was expected is compared with what is."""
     sizing = engine()

@@ -30,6 +30,10 @@ _STALE = {
 _MORE_EXECUTORS = (Resource.CPU, Resource.PARALLELISM)
 _FALLEN = 0.7
 """A second step down of a resource is for a load that has fallen below this part of what it was at the first."""
+_USUAL_LOAD, _MOST_OF_LOAD = 0.5, 0.9
+"""Quantiles of the load: the usual one when a step down is made, and what is seldom exceeded, to say later that it
+fell. The first windows after a start tell of rows that had waited: by one quantile for both, the load would fall as
+soon as these are few."""
 _EFFECT_WINDOWS = 2
 
 
@@ -179,11 +183,8 @@ class PolicyEngine:
         """Whether a step down was made already at a load that has not fallen since."""
         if resource not in self._past.down_at_rows_per_s:
             return False
-        before, now = self._past.down_at_rows_per_s[resource], self._load()
+        before, now = self._past.down_at_rows_per_s[resource], self.usage.quantile("arrival_rows_per_s", _MOST_OF_LOAD)
         return before is None or now is None or now > _FALLEN * before
-
-    def _load(self) -> float | None:
-        return self.usage.quantile("arrival_rows_per_s", 0.9)
 
     # -- what is done ------------------------------------------------------------------------------------------------
 
@@ -200,7 +201,8 @@ class PolicyEngine:
         if is_done:
             is_up = decision.total > before.total(decision.resource)
             if not is_up:
-                self._past.down_at_rows_per_s[decision.resource] = self._load()
+                usual = self.usage.quantile("arrival_rows_per_s", _USUAL_LOAD)
+                self._past.down_at_rows_per_s[decision.resource] = usual
             self._awaiting = decision
             self._take_shape(shape, decision.resource, is_up=is_up)
         else:
