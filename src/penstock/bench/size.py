@@ -87,7 +87,7 @@ class SizeSetting:
     window_s: float = 5.0
     settle_s: float = 12.0
     trial_windows: int = 5
-    give_up_s: float = 240.0
+    give_up_s: float = 420.0
 
     @property
     def sizing(self) -> dict[str, Any]:
