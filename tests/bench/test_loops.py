@@ -24,6 +24,12 @@ def test_overhead_is_not_taken_for_the_cost_of_rows(seed: int) -> None:
     assert result.of_plain > 0.9
 
 
+@pytest.mark.parametrize(("load", "seed"), [(0.8, 9), (1.0, 102), (1.5, 102)])
+def test_an_unlucky_start_does_not_last(load: float, seed: int) -> None:
+    """Where half of the goal is overhead, first batches that make it look like a cost of rows are soon corrected."""
+    assert run_loop(LoopCase(2.5, 0.15, load, seed=seed, calm_load=load)).of_plain > 0.9
+
+
 def test_a_neighbour_in_spells_does_not_take_control_away() -> None:
     """Most kept rows are in time, though a core is taken away and given back every few seconds."""
     found = run_loops([LoopCase(1.0, 0.05, 3.0, "spells", seed) for seed in range(3)], processes=1)

@@ -145,3 +145,19 @@ def test_a_share_that_stays_small_does_not_make_rows_dear() -> None:
         model.update(read, round(0.05 * read), duration_s)
     assert 2e-6 < model.work_cost_s < 40e-6
     assert model.predict_s(300_000, 60_000) == pytest.approx(0.5 + 0.3 + 0.54, rel=0.4)
+
+
+def test_the_batch_of_which_least_is_known_is_not_believed_most() -> None:
+    """Ten batches that scatter by 15 %, and one of another size: what rows cost is no better known than that allows."""
+    model = BatchTimeModel()
+    sizes = ((1_000, 3.5), (1_000, 2.9), (1_284, 2.2), (1_545, 2.3), (2_739, 2.9), (3_690, 2.5), (4_266, 3.1))
+    for rows, duration_s in sizes:
+        model.update(rows, rows, duration_s)
+    model.update(14_760, 1_845, 1.9)
+    model.update(17_064, 8_792, 3.6)
+    # Two batches, 7,000 rows apart, that may each be off by 0.35 s: half of a second over that.
+    row_error_s = model.row_error_part * (model.read_cost_s + model.work_cost_s)
+    assert row_error_s > 0.5 * 0.5 / 7_000
+    overhead_s, row_s = model.towards_overhead(1.5)
+    assert overhead_s > model.overhead_s
+    assert row_s < model.read_cost_s + model.work_cost_s

@@ -23,6 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from penstock.model.directive import Directive
+from penstock.spark.collector import guard_signal, observed_metrics
 from penstock.spark.directives import Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.guard import guard_rows
 from penstock.spark.load import register
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+    from pyspark.sql.streaming.query import StreamingQuery
 
 KEEP_RATIO, FROM_BATCH, FAILING_BATCH, KILLED_BATCH, LAST_BATCH = 0.4, 2, 4, 6, 7
 
@@ -80,8 +82,19 @@ def main(folder: Path, run: str) -> None:
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
     while query.isActive and (query.lastProgress is None or query.lastProgress.batchId < LAST_BATCH):
         time.sleep(0.1)
+        write_counts(query, folder / f"counts-{run}.json")
     query.stop()
     session.stop()
+
+
+def write_counts(query: StreamingQuery, path: Path) -> None:
+    """Write down how many rows the guard was offered and kept, by batch."""
+    reports = [json.loads(report.json) for report in query.recentProgress if report.numInputRows]
+    guards = {report["batchId"]: guard_signal(observed_metrics(report)) for report in reports}
+    counts = {batch: (guard.offered_rows, guard.kept_rows) for batch, guard in guards.items() if guard is not None}
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(counts), encoding="utf-8")
+    partial.replace(path)
 
 
 class Log:

@@ -261,6 +261,9 @@ def test_the_same_rows_stay_after_kill_and_retry(tmp_path: Path) -> None:
     for partition in (0, 1):
         assert retried[partition, 0] == retried[partition, 1]
         assert 0 < len(retried[partition, 0]) < 1000
+    counts = json.loads((tmp_path / "counts-first.json").read_text(encoding="utf-8"))
+    # What the attempts that failed had counted is not counted again.
+    assert counts[str(FAILING_BATCH)] == [2000, len(retried[0, 1]) + len(retried[1, 1])]
 
 
 def start_driver(folder: Path, run: str) -> subprocess.Popen[bytes]:
@@ -283,14 +286,20 @@ def attempts(folder: Path, run: str, batch_id: int) -> dict[tuple[int, int], lis
     return found
 
 
-def test_spark_compiles_nothing_for_another_keep_ratio(stopping: SparkSession) -> None:
-    """Over thirty batches, each with another keep ratio and another moment for late rows, no class is compiled."""
+@pytest.mark.parametrize("distinct_offsets", [None, 24])
+def test_spark_compiles_nothing_for_another_keep_ratio(distinct_offsets: int | None, stopping: SparkSession) -> None:
+    """Over thirty batches, each with another keep ratio and another moment for late rows, no class is compiled.
+
+    Nor where rows have no identity, and are drawn anew in every batch.
+    """
 
     def answer(question: Question) -> Answer:
         late_before_s = 1_000.0 + question.batch_id
         return Answer(Directive(question.batch_id, 0.2 + question.batch_id / 1000, 0.01, late_before_s))
 
-    counted = guard_rows(backlog(stopping, 200)).groupBy("key").agg(fn.count("*"), fn.sum("weight"))
+    rows = backlog(stopping, 200)
+    rows = rows if distinct_offsets is None else rows.withColumn("offset", fn.col("offset") % distinct_offsets)
+    counted = guard_rows(rows).groupBy("key").agg(fn.count("*"), fn.sum("weight"))
     with DirectiveServer(answer, host=LOOPBACK) as server:
         query = counted.writeStream.queryName("compiled").format("noop").outputMode("update").start()
         send(query, directive_properties(server.endpoint, server.token, None))
@@ -299,8 +308,9 @@ def test_spark_compiles_nothing_for_another_keep_ratio(stopping: SparkSession) -
         wait_for_batch(query, first + 30)
         compiled = internals.compiled_classes(stopping) - before
         query.stop()
-    ratios = {report.keep_ratio for report in reports_of(query, first + 1)}
-    assert len(ratios) >= 29
+    reports = reports_of(query, first + 1)
+    assert len({report.keep_ratio for report in reports}) >= 29
+    assert len({report.kept_rows for report in reports}) > 1
     assert compiled == 0
 
 

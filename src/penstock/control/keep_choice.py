@@ -17,6 +17,18 @@ _SHORTEST_S = 0.001
 """Spark's reports count in milliseconds: no batch is taken to be shorter, whatever is predicted of one without rows."""
 _WORTH = 1.1
 """Dropping rows must have a tenth more of them out in time: what is expected of either way scatters by as much."""
+_MOST_OVERHEAD_OF_GOAL = 1.0 / 3.0
+"""Beyond this part of the goal the length with most rows in time is no longer one whose rows are all in time.
+
+(:func:`~penstock.control.batch_length.useful_length_s`.) What counts there is rows in time, and to drop rows for time
+that is overhead in truth costs the most of them.
+"""
+_BELIEVED_ERRORS = 1.5
+"""Errors of the cost of rows by which whole batches get the benefit of the doubt: the truth is beyond in one of 15."""
+COST_KNOWN_PART = 0.25
+"""Part of the cost of a row within which it must be known: what fits is then known as well."""
+PROBE_PART_OF_GOAL = 0.9
+"""Part of the goal that a batch may take, by what is believed, that is to tell overhead from cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,9 @@ def choose_keep_ratio(
       executors have just come, the model's own error is added to what it predicts, in every other batch at the most
       (``may_doubt``). What is dropped in one batch is little, what would be late for its sake is all that arrives
       meanwhile; but batches that are always cut never tell what whole ones would take.
+    - *Where overhead may be more than a third of the goal*, both ways are held against each other by the reading under
+      which more gets done (``_BELIEVED_ERRORS``): cut batches are all of about one size, and an unlucky few of them can
+      make overhead look like a cost of rows for ever; whole ones are of another size, and tell.
 
     Examples
     --------
@@ -113,7 +128,7 @@ def choose_keep_ratio(
     >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 20_000.0, 2.0, batch_s=2.0, tells_arrival=True)
     >>> choice = choose_keep_ratio(model, load, latency_s=5.0, keep_floor=0.05, late_ratio=0.02)
     >>> round(choice.ratio, 2), round(choice.late_after_s, 1), choice.late_rows
-    (0.35, 3.1, 0.0)
+    (0.35, 3.0, 0.0)
 
     Half of that fits, and stays whole though it is a little longer:
 
@@ -129,13 +144,29 @@ def choose_keep_ratio(
     wanted = evolve(load, batch_s=min(saved_s, _length_s(model, load, latency_s, keep_floor, late_ratio)))
     if whole.predicted_s + doubt_s <= wanted.batch_s:
         return whole
-    if may_doubt and doubt_s > model.relative_noise * whole.predicted_s:
+    if may_doubt and doubt_s > model.relative_deviation * whole.predicted_s:
         return _cut(model, wanted, latency_s, keep_floor, late_ratio, doubt=1.0)
     cut = _cut(model, wanted, latency_s, keep_floor, late_ratio)
-    gains = _at_best(model, load, cut) > _WORTH * whole.in_time_rows_per_s
-    if gains or whole.predicted_s > saved_s or not _keeps_up_whole(model, load, latency_s):
-        return cut
-    return whole
+    if whole.predicted_s <= saved_s and _is_whole_as_good(model, load, whole, cut, latency_s):
+        return whole
+    return cut
+
+
+def _is_whole_as_good(
+    model: BatchTimeModel, load: PlannedLoad, whole: KeepChoice, cut: KeepChoice, latency_s: float
+) -> bool:
+    """Whether keeping everything has as many rows out in time, now and later, with the benefit of the doubt.
+
+    Without it where the overhead is sure to leave room within the goal.
+    """
+    doubted_overhead_s, _ = model.towards_overhead(_BELIEVED_ERRORS)
+    errors = _BELIEVED_ERRORS if doubted_overhead_s > _MOST_OVERHEAD_OF_GOAL * latency_s else 0.0
+    overhead_s, row_s = model.towards_overhead(errors)
+    whole_s = min(whole.predicted_s, overhead_s + row_s * load.rows)
+    late = late_part(load.waited_s, whole_s, latency_s, model.relative_noise)
+    in_time = load.rows * (1.0 - late) / max(whole_s, load.interval_s, _SHORTEST_S)
+    gains = _at_best(model, load, cut, errors) > _WORTH * in_time
+    return not gains and _keeps_up_whole(model, load, latency_s, errors)
 
 
 def _length_s(
@@ -153,13 +184,13 @@ def _length_s(
     return min(load.batch_s, max(in_time_s, model.predict_s(load.rows, keep_floor * load.rows)))
 
 
-def _at_best(model: BatchTimeModel, load: PlannedLoad, cut: KeepChoice) -> float:
-    """Rows of a cut batch that are out in time each second if more of its time is overhead than is believed.
+def _at_best(model: BatchTimeModel, load: PlannedLoad, cut: KeepChoice, errors: float) -> float:
+    """Rows of a cut batch that are out in time each second if rows cost so many errors less than is believed.
 
-    Dropping rows saves less time then. Both ways are held against each other by the reading under which more gets done:
-    rows that are cut for costs which are overhead in truth make batches smaller, and costs seem the higher for it.
+    Dropping rows saves less time then: rows that are cut for costs which are overhead in truth make batches smaller,
+    and costs seem the higher for it.
     """
-    overhead_s, row_s = model.towards_overhead(load.rows)
+    overhead_s, row_s = model.towards_overhead(errors)
     kept_rows = (cut.predicted_s - model.overhead_s - model.read_cost_s * load.rows) / model.work_cost_s
     read_s = min(model.read_cost_s, row_s)
     batch_s = overhead_s + read_s * load.rows + (row_s - read_s) * max(0.0, kept_rows)
@@ -235,13 +266,13 @@ def _ratio_beside_late(
     return min(1.0, max(keep_floor, ratio))
 
 
-def _keeps_up_whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float) -> bool:
+def _keeps_up_whole(model: BatchTimeModel, load: PlannedLoad, latency_s: float, errors: float) -> bool:
     """Whether batches that keep everything have at least as many rows out in time each second, in the long run.
 
-    By the reading under which more gets done (:func:`_at_best`).
+    If rows cost so many errors less than is believed.
     """
     rate, length_s = load.arrival_rows_per_s, load.batch_s
-    overhead_s, row_s = model.towards_overhead(load.rows)
+    overhead_s, row_s = model.towards_overhead(errors)
     all_load = rate * row_s
     if rate <= 0 or all_load >= 1.0:
         return False

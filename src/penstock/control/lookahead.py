@@ -64,7 +64,7 @@ def longest_saved_s(
     ...     load = PlannedLoad(1, 0.0, rate, rate, rate, 1.0, batch_s=2.4, tells_arrival=True, relief_s=relief_s)
     ...     print(round(longest_saved_s(model, load, **numbers), 2))
     inf
-    2.18
+    1.74
     1.3
     """
     if load.relief_s <= 0.0:

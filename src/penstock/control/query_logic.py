@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.control import wording
 from penstock.control.batch_length import MOST_OVERHEAD_PART, keeping_up_s, longest_in_time_s, useful_length_s
 from penstock.control.feasibility import Capacity, Feasibility, FeasibilityState
-from penstock.control.keep_choice import PlannedLoad
+from penstock.control.keep_choice import COST_KNOWN_PART, PROBE_PART_OF_GOAL, PlannedLoad
 from penstock.control.keep_ratio import KeepController, KeepState
 from penstock.control.limits import SourceLimits, SourceState
 from penstock.control.target import target_batch_s
@@ -30,10 +30,6 @@ _BATCHES_TO_KNOW = 6
 """Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
 _SURE_DEVIATIONS = 2.0
 """A batch larger than any before must be within the goal even if costs are off by so much: 97.7 % of cases."""
-_SPLIT_KNOWN = 0.25
-"""Part of a batch's length within which its overhead must be known."""
-_SAFE_PART = 0.9
-"""Part of the goal that a batch may take that is to tell overhead from cost."""
 _SAME_RATIO = 1e-9
 _SHED = 0.999
 
@@ -304,7 +300,9 @@ class QueryLogic:
         self._limits.learn(signal)
         guard = signal.guard
         if guard is not None:
-            self._update(tells_arrival=guard.oldest_arrival_s is not None, is_answered=guard.answered)
+            # A batch of a few rows may have none in the sample that tells; its guard does all the same.
+            tells_arrival = self._state.tells_arrival or guard.oldest_arrival_s is not None
+            self._update(tells_arrival=tells_arrival, is_answered=guard.answered)
         if signal.work_rows == 0:
             return
         if self._keep is not None:
@@ -372,7 +370,7 @@ class QueryLogic:
         longest_s = longest_in_time_s(
             self.goal.latency_s,
             self._query.trigger_interval_s,
-            model.relative_noise,
+            model.relative_deviation,
             late_ratio=self._late_ratio(relief_s),
         )
         return min(self._target_s, longest_s)
@@ -455,9 +453,9 @@ class QueryLogic:
         sure_rows = self._batch_time.surely_within(
             longest_s, 1.0, at_most_rows=min(fits_rows, most_rows), deviations=_SURE_DEVIATIONS
         )
-        if self._batch_time.overhead_error_s <= _SPLIT_KNOWN * self._batch_s or not signal.lag_rows:
+        if self._batch_time.row_error_part <= COST_KNOWN_PART or not signal.lag_rows:
             return max(1.0, sure_rows)
-        probe_rows = signal.work_rows * _SAFE_PART * longest_s / signal.duration_s
+        probe_rows = signal.work_rows * PROBE_PART_OF_GOAL * longest_s / signal.duration_s
         return max(1.0, sure_rows, min(probe_rows, most_rows))
 
     def _is_known(self, fits_rows: float) -> bool:

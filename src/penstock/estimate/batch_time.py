@@ -17,7 +17,7 @@ _READ_PART, _READ_PART_STD = 0.1, 0.1
 _FIRST_NOISE = 0.10
 _MIN_NOISE, _MAX_NOISE = 0.03, 0.5
 _NOISE_BATCHES = 10.0
-"""Batches over which the scatter is averaged."""
+"""Batches over which deviations are averaged."""
 _CLOCK_S = 0.02
 """Scatter of a batch that has nothing to do with its size: the grain of Spark's own steps."""
 _PLAUSIBLE = 3.0
@@ -48,11 +48,16 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class BatchTimeState:
-    """Snapshot of a :class:`BatchTimeModel`."""
+    """Snapshot of a :class:`BatchTimeModel`.
+
+    ``deviation_variance`` is of batches from what was predicted, ``scatter_variance`` of batches themselves, both as
+    parts of a batch.
+    """
 
     filter: RlsState
     batches: int = 0
     deviation_variance: float = _FIRST_NOISE**2
+    scatter_variance: float = _FIRST_NOISE**2
     has_dropped: bool = False
     implausible_side: int = 0
 
@@ -138,6 +143,11 @@ class BatchTimeModel:
 
     @property
     def relative_noise(self) -> float:
+        """Standard deviation of batches of one size, as a part of their length."""
+        return math.sqrt(self._state.scatter_variance)
+
+    @property
+    def relative_deviation(self) -> float:
         """Standard deviation of batches from what was predicted of them, as a part of that."""
         return math.sqrt(self._state.deviation_variance)
 
@@ -150,6 +160,11 @@ class BatchTimeModel:
     def overhead_error_s(self) -> float:
         """How far off the overhead may be: batches of one size do not tell it from the cost of rows."""
         return self._filter.standard_errors()[0]
+
+    @property
+    def row_error_part(self) -> float:
+        """How far off the cost of a kept row may be, as a part of it."""
+        return self._filter.standard_errors()[1] / max(self._filter.theta[1], _MIN_ROW_S)
 
     @property
     def read_cost_s(self) -> float:
@@ -173,23 +188,25 @@ class BatchTimeModel:
         """How far off that may be because costs are not known better, scatter not counted."""
         return self._filter.prediction_std(_regressor(read_rows, kept_rows))
 
-    def towards_overhead(self, rows: float) -> tuple[float, float]:
-        """Overhead and cost of a row if rows cost one error less than is believed, and batches of this size the same.
+    def towards_overhead(self, errors: float = 1.0) -> tuple[float, float]:
+        """Overhead and cost of a row if rows cost so many errors less than is believed.
 
-        Batches of about one size leave open how much of their time is overhead.
+        Batches of about one size leave open how much of their time is overhead: what rows do not cost is overhead then,
+        and batches of the size that was seen take what they took.
 
         Examples
         --------
         >>> model = BatchTimeModel()
         >>> for _ in range(9):
         ...     model.update(10_000, 10_000, 1.0)
-        >>> overhead_s, row_s = model.towards_overhead(10_000)
+        >>> overhead_s, row_s = model.towards_overhead()
         >>> overhead_s > model.overhead_s, round(overhead_s + 10_000 * row_s, 2)
         (True, 1.0)
         """
         row_s = self.read_cost_s + self.work_cost_s
-        less_s = min(row_s - _MIN_ROW_S, self._filter.standard_errors()[1])
-        return self.overhead_s + less_s * rows, row_s - less_s
+        less_s = max(_MIN_ROW_S, row_s - errors * self._filter.standard_errors()[1])
+        overhead_s = self._filter.given(1, less_s)[0]
+        return max(self.overhead_s, overhead_s), less_s
 
     def kept_rows_within(self, duration_s: float, ratio: float) -> float:
         """Kept rows of a batch that takes so long at a ratio; 0 where the overhead alone takes longer."""
@@ -226,7 +243,7 @@ class BatchTimeModel:
         predicted_s = self.predict_s(read_rows, kept_rows)
         level_s = predicted_s if self._state.batches else duration_s
         unknown_s = self._filter.prediction_std(regressor)
-        scatter = self._scatter(level_s, unknown_s)
+        scatter = self._state.scatter_variance * level_s**2 + _CLOCK_S**2
         side, has_jumped = self._implausible_side(duration_s - predicted_s, scatter + unknown_s**2), False
         if side and side == self._state.implausible_side:
             self._filter.spread(self._sizes(regressor), abs(duration_s - predicted_s) / predicted_s)
@@ -242,11 +259,15 @@ class BatchTimeModel:
         self._filter.hold_above((0.0, _MIN_ROW_S, 0.0))
         if not has_dropped:
             self._assume_read_part()
-        # A jump is no scatter: batches around the new speed are as regular as those before.
-        noise = (
-            self._state.deviation_variance if has_jumped else self._deviation_with((observed_s - predicted_s) / level_s)
+        self._state = evolve(
+            self._state,
+            filter=self._filter.snapshot(),
+            batches=self._state.batches + 1,
+            has_dropped=has_dropped,
+            implausible_side=side,
+            # A jump is no scatter: batches around the new speed are as regular as those before.
+            **({} if has_jumped else self._deviations_with((observed_s - predicted_s) / level_s, unknown_s / level_s)),
         )
-        self._state = BatchTimeState(self._filter.snapshot(), self._state.batches + 1, noise, has_dropped, side)
 
     def rescale(self, factor: float) -> None:
         """Rows cost so many times as much from now on, for the engine has more or fewer cores; overhead stays.
@@ -296,22 +317,31 @@ class BatchTimeModel:
             return 0
         return 1 if error_s > 0 else -1
 
-    def _scatter(self, level_s: float, unknown_s: float) -> float:
-        """Variance of a batch time itself: of the deviations of late, what was not known of costs anyway taken off."""
-        own = max(self._state.deviation_variance - (unknown_s / level_s) ** 2, _MIN_NOISE**2)
-        return own * level_s**2 + _CLOCK_S**2
+    def _deviations_with(self, deviation: float, unknown: float) -> dict[str, float]:
+        r"""How far batches are from what was predicted of them, and how much of that is their own, with one more.
 
-    def _deviation_with(self, deviation: float) -> float:
+        A deviation is scatter and what was not known of costs, on average :math:`\delta^2 = \sigma^2 + u^2`. So a batch
+        tells :math:`\delta^2 - u^2` of the scatter, and the less the more of it was not known: its weight is
+        :math:`(\sigma^2 / (\sigma^2 + u^2))^2`, one over the variance of that. Were what is not known taken off the
+        deviations of all batches instead, the batch of which least is known would be believed most.
+        """
         if not self._state.batches:
-            return self._state.deviation_variance
-        known = self._state.deviation_variance
-        return min(max(known + (deviation**2 - known) / _NOISE_BATCHES, _MIN_NOISE**2), _MAX_NOISE**2)
+            return {}
+        deviations, scatter = self._state.deviation_variance, self._state.scatter_variance
+        weight = (scatter / (scatter + unknown**2)) ** 2
+        deviations += (deviation**2 - deviations) / _NOISE_BATCHES
+        scatter += weight * (deviation**2 - unknown**2 - scatter) / _NOISE_BATCHES
+        return {"deviation_variance": _bounded(deviations), "scatter_variance": _bounded(scatter)}
 
     def _assume_read_part(self) -> None:
         """Nothing tells reading from keeping yet: noise must not drift into a guess that is believed."""
         overhead_s, row_s, _ = self._filter.theta
         self._filter.place((overhead_s, row_s, _READ_PART * row_s))
         self._filter.reset_part(2, _READ_PART_STD * row_s)
+
+
+def _bounded(variance: float) -> float:
+    return min(max(variance, _MIN_NOISE**2), _MAX_NOISE**2)
 
 
 def _along(part: int, value: float) -> tuple[float, ...]:

@@ -100,6 +100,24 @@ class RecursiveLeastSquares:
         """How far off each part of the estimate may be."""
         return tuple(math.sqrt(max(row[i], 0.0)) for i, row in enumerate(self._covariance))
 
+    def given(self, part: int, value: float) -> tuple[float, ...]:
+        r"""The estimate if one part were known to have a value: :math:`\theta + P_i / P_{ii}\,(v - \theta_i)`.
+
+        Examples
+        --------
+        Of two parts whose sum is known to be 3, one is 1 if the other is 2:
+
+        >>> line = RecursiveLeastSquares(prior=(0.0, 0.0), prior_variance=(1.0, 1.0))
+        >>> line.update((1.0, 1.0), 3.0, noise_variance=1e-9, forgetting=1.0)
+        >>> [round(value, 2) for value in line.given(1, 2.0)]
+        [1.0, 2.0]
+        """
+        row = self._covariance[part]
+        if row[part] <= 0.0:
+            return self._theta
+        moved = (value - self._theta[part]) / row[part]
+        return tuple(known + shared * moved for known, shared in zip(self._theta, row, strict=True))
+
     def spread(self, direction: tuple[float, ...], deviations: float) -> None:
         """Let the truth have moved along a direction by so many times its length, one way or the other."""
         size = range(len(direction))

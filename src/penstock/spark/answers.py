@@ -16,6 +16,7 @@ from penstock.model.shed_history import NOTHING_SHED
 from penstock.spark import internals
 from penstock.spark.collector import REQUESTED, observed_metrics, parse_timestamp_s
 from penstock.spark.directives import Answer, DirectiveServer
+from penstock.spark.guard_counts import counts
 from penstock.spark.internals import Ability
 from penstock.spark.pools import pools
 from penstock.spark.record import BatchRecord, SourceRange, with_costs
@@ -154,6 +155,9 @@ class Answering:
                 known = self._on_record(watched, question, self._directive(watched, question.batch_id))
                 if known is not None:
                     watched.remember(key, known)
+            if question.operator is None and watched.is_governed:
+                planned = watched.planned(question.batch_id)
+                counts.expect(question.run_id, question.batch_id, None if planned is None else planned.rows)
             pools.ask_for(question.run_id, None if known is None else self._priority(watched))
             return known
 

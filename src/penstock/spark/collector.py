@@ -7,8 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.model import BatchSignal, GuardSignal, LimitUnit, PlannedBatch, SourceSignal
+from penstock.model.directive import RATIO_AT
 from penstock.spark import internals
 from penstock.spark.directive_task import told
+from penstock.spark.guard_counts import counts
 from penstock.spark.operator_report import PARTITIONS, total_report
 
 if TYPE_CHECKING:
@@ -108,9 +110,18 @@ class ProgressCollector:
 
 def observed_metrics(progress: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What the parts of a query report of a batch, with what its guards were told (:data:`REQUESTED`)."""
-    observed = dict(progress.get("observedMetrics") or {})
-    directive = told(str(progress["runId"]), int(progress["batchId"]))
-    return observed if directive is None else {**observed, REQUESTED: {"directive": directive}}
+    run_id, batch_id = str(progress["runId"]), int(progress["batchId"])
+    observed = {**(progress.get("observedMetrics") or {}), **counts.reports(run_id, batch_id)}
+    directive = told(run_id, batch_id)
+    if directive is None:
+        return observed
+    if not any(name.startswith(GUARD_PREFIX) for name in observed):
+        # A guard that asked and cannot be read: as if it had reported nothing, its batch would seem to keep every row.
+        offered = sum(int(source["numInputRows"]) for source in progress.get("sources", ()))
+        observed[f"{GUARD_PREFIX}.estimated"] = {
+            "offered_rows": offered, "kept_rows": round(offered * directive[RATIO_AT]),
+        }  # fmt: skip
+    return {**observed, REQUESTED: {"directive": directive}}
 
 
 def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | None:

@@ -24,6 +24,7 @@ from penstock.spark.directives import (
     Question,
     ask,
 )
+from penstock.spark.guard_counts import NOBODY, counts
 from penstock.spark.pools import pools
 
 if TYPE_CHECKING:
@@ -89,7 +90,17 @@ def directive_of_batch() -> str:
         # Also after an error: what is on record for a batch is corrected by what it was really told.
         _note(question, values)
         pools.join(question.run_id)
-    return ",".join(map(repr, values))
+    return ",".join(map(repr, [*values, *_counting(question, values)]))
+
+
+def _counting(question: Question | None, values: list[float]) -> list[float]:
+    """What a batch is told for the sake of its counts: which rows tell their arrival, and with what number."""
+    if question is not None:
+        try:
+            return counts.begin(question.query_id, question.run_id, question.batch_id, values)
+        except Exception:
+            logger.exception("the rows of a batch will not be counted")
+    return [NOBODY, 0.0]
 
 
 def _note(question: Question, values: list[float]) -> None:
@@ -108,6 +119,7 @@ def told(run_id: str, batch_id: int) -> list[float] | None:
 
 def end_asking(run_id: str) -> None:
     """End the connection on which the thread of a query that is over asked."""
+    counts.forget(run_id)
     internals.end_connection(_connections.pop(run_id, None))
     pools.forget(run_id)
 

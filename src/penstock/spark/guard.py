@@ -27,6 +27,7 @@ from penstock.model.directive import FLOOR_AT, KEEP_RATIO_AT, LATE_BEFORE_AT, RA
 from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, UTILITY_BINS
 from penstock.spark.directive_task import directive_of_batch
+from penstock.spark.guard_counts import KEPT, LATE_GONE, OFFERED, Counted, counts, drawn_bits, passes, sampling
 from penstock.spark.guard_spec import GuardSpec, SourceReading
 from penstock.spark.identity import NO_IDENTITY, UNHASHABLE, row_identity
 
@@ -102,15 +103,49 @@ def guard_rows(
         logger.warning("guard: %s", NO_IDENTITY)
     name = f"{GUARD_PREFIX}{BY_CHANCE if is_by_chance else ''}.{next(_numbers)}"
     requested = requested_values(rows.sparkSession)
-    decided = decide(rows, requested, key=key, arrival=arrival, utility=utility, identity=found)
     guard_spec.book.specs[name] = _spec(rows, key, arrival, utility, found)
     guard_keys[name] = key
+    if utility is None and internals.counts_rows(rows.sparkSession):
+        return _counted(rows, name, requested, key=key, arrival=arrival, identity=found)
+    decided = decide(rows, requested, key=key, arrival=arrival, utility=utility, identity=found)
     # Spark counts outside of its compiled loop, and nothing is moved past the counts: so what is decided below them is
     # decided once, and both the counts and the filter above them read it.
     observed = decided.observe(name, *_observations(arrival, utility))
     # Not "is not null": Spark joins this condition with the filters that follow, and asks for nulls last of all, so
     # that a dropped row would first be put through whatever the query's own filter computes.
     return observed.where(F.col(WEIGHT) > 0.0).drop(*_OWN)
+
+
+def _counted(
+    rows: DataFrame,
+    name: str,
+    requested: Column,
+    *,
+    key: str | None,
+    arrival: str | None,
+    identity: tuple[str, ...],
+) -> DataFrame:
+    """A guard whose rows are counted by its own filters (:mod:`penstock.spark.guard_counts`)."""
+    spark, told = rows.sparkSession, F.col(_DIRECTIVE)
+    collector, enters = None, passes(OFFERED)
+    if arrival is not None:
+        number = _row_number(rows, identity) if identity else F.col(_CHANCE)
+        collector, tells = sampling(spark, told, number, F.col(arrival).cast("timestamp"))
+        enters = enters & tells
+    counts.add(name, collector)
+    counted = Counted(name, enters, None if identity else drawn_bits(spark, told))
+    decided = decide(rows, requested, key=key, arrival=arrival, utility=None, identity=identity, counted=counted)
+    weight = F.col(f"`{name}`")
+    if arrival is not None and key is None:
+        decided = decided.where(passes(LATE_GONE) & (~F.col(_LATE) | weight.isNotNull()))
+    return decided.where(passes(KEPT) & (weight > 0.0)).withColumnRenamed(name, WEIGHT).drop(*_OWN)
+
+
+def _row_number(rows: DataFrame, identity: Sequence[str]) -> Column:
+    """A whole number of a row whose last digits are as good as drawn: the offset that its source gave it, or a hash."""
+    last = identity[-1]
+    is_offset = tuple(identity) == row_identity(rows) and isinstance(rows.schema[last].dataType, T.LongType)
+    return F.col(last) if is_offset else F.xxhash64(*(F.col(each) for each in identity))
 
 
 def dropped_rows(
@@ -157,11 +192,13 @@ def decide(
     arrival: str | None,
     utility: str | Column | None,
     identity: tuple[str, ...],
+    counted: Counted | None = None,
 ) -> DataFrame:
     """The rows with the weight of those that stay, null for those that go, and whether they are late.
 
     ``requested`` is what the running batch asked for (:func:`requested_values`), or what an earlier one was told: the
-    same directive always decides the same, unless rows have no identity.
+    same directive always decides the same, unless rows have no identity. Where its own filters count, what is decided
+    is decided once, below those that follow.
     """
     told = F.col(_DIRECTIVE)
     floor, ratio = told[FLOOR_AT], told[RATIO_AT]
@@ -178,14 +215,21 @@ def decide(
     surely = F.col(_RATIO) >= 1.0
     surely = surely if key is None else surely & F.col(key).isNotNull()
     draw = draw_of_row(rows, key, identity)
+    chance = None if key is not None or identity else F.rand(_DRAW_SEED)
+    if counted is not None:
+        chance, draw = counted.chance, draw if chance is None else _unit_interval(draw)
     columns = {_LATE: late, _RATIO: ratio}
     if utility is not None:
         columns = {_UTILITY: utility_of(rows, utility), _DRAW: draw, **columns}
         draw = F.col(_DRAW)
-    columns[WEIGHT] = F.when(surely | (draw < F.col(_RATIO)), 1.0 / F.col(_RATIO))
+    stays = surely | (draw < F.col(_RATIO))
+    columns[WEIGHT if counted is None else counted.name] = F.when(
+        stays if counted is None else passes(KEPT) & stays, 1.0 / F.col(_RATIO)
+    )
     # Chance is drawn in a step of its own: an expression that draws cannot stand inside another that is counted.
-    decided = rows if key is not None or identity else rows.withColumn(_CHANCE, F.rand(_DRAW_SEED))
-    decided = decided.withColumn(_DIRECTIVE, requested)
+    decided = rows.withColumn(_DIRECTIVE, requested)
+    decided = decided if chance is None else decided.withColumn(_CHANCE, chance)
+    decided = decided if counted is None else decided.where(counted.enters)
     for name, column in columns.items():
         decided = decided.withColumn(name, column)
     return decided

@@ -37,6 +37,7 @@ _ALIAS = re.compile(r" AS .+?#(\d+)L?(?:-T\d+ms)?$")
 _PLAIN_ALIAS = re.compile(r"^[^\s#()]+#(\d+)L?(?:-T\d+ms)? AS .+?#(\d+)L?$")
 _EQUAL = re.compile(r"#(\d+)L?(?:-T\d+ms)? (?:=|<=>) [^\s#()]+#(\d+)")
 _GUARD = re.compile(rf"{re.escape(GUARD_PREFIX)}(?:\.[a-z_]+)*\.\d+")
+_NAMED_WEIGHT = re.compile(rf"({_GUARD.pattern})#\d+ AS weight#\d+")
 _AGGREGATES = (
     "count", "count_if", "sum", "avg", "mean", "min", "max", "first", "last", "any_value", "median", "mode",
     "collect_list", "collect_set", "array_agg", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop",
@@ -290,6 +291,10 @@ class _Look:
 
 
 def _guard_name(node: PlanNode) -> str | None:
+    """The guard that ends with an operator: its counts, or the projection that gives its weights their name."""
+    if node.name == "Project":
+        named = _NAMED_WEIGHT.search(node.text)
+        return None if named is None else named.group(1)
     if node.name != "CollectMetrics":
         return None
     found = _GUARD.search(node.text.split("[")[0])

@@ -40,6 +40,14 @@ _RDD_CLASS = "org.apache.spark.rdd.RDD"
 _INCREMENTAL_CLASS = "org.apache.spark.sql.execution.streaming.runtime.IncrementalExecution"
 _WATERMARK_CLASS = "org.apache.spark.sql.execution.streaming.runtime.WatermarkPropagator"
 _LOGICAL_RDD_CLASS = "org.apache.spark.sql.execution.LogicalRDD"
+_SHARED_STATE_CLASS = "org.apache.spark.sql.internal.SharedState"
+_PLAN_INFO_CLASS = "org.apache.spark.sql.execution.SparkPlanInfo"
+_PLAN_UPDATE_CLASS = "org.apache.spark.sql.execution.ui.SparkListenerSQLAdaptiveExecutionUpdate"
+_JSON_CLASS = "org.apache.spark.util.JsonProtocol"
+_ACCUMULATORS_CLASS = "org.apache.spark.util.AccumulatorContext"
+_SETTERS_CLASS = "org.apache.spark.sql.catalyst.expressions.objects.InitializeJavaBean"
+_INVOKE_CLASS = "org.apache.spark.sql.catalyst.expressions.objects.Invoke"
+_COLUMNS_CLASS = "org.apache.spark.sql.classic.ExpressionUtils"
 _TASK_PROFILE_CLASS = "org.apache.spark.resource.TaskResourceProfile"
 
 
@@ -58,6 +66,7 @@ class Ability(StrEnum):
     RECORD = "what batches were told, kept beside the checkpoint"
     PLANNED = "what waited when the running batch was planned"
     IDENTITY = "rows told apart by their source"
+    COUNTS = "rows of guards counted in compiled code"
     COMPILED = "count of compiled classes"
     USAGE = "memory and garbage collection of executors and their Python workers"
     RESHAPE = "executors of another size while queries run"
@@ -126,6 +135,16 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.REHEARSAL, (_INCREMENTAL_CLASS,), "currentStateStoreCkptId"),
     Member(Ability.REHEARSAL, (_WATERMARK_CLASS,), "apply"),
     Member(Ability.REHEARSAL, (_LOGICAL_RDD_CLASS,)),
+    Member(Ability.COUNTS, _EXECUTION_CLASSES, "lastExecution"),
+    Member(Ability.COUNTS, (_INCREMENTAL_CLASS,), "currentBatchId"),
+    Member(Ability.COUNTS, (_SHARED_STATE_CLASS,), "activeStreamingQueries"),
+    Member(Ability.COUNTS, (_PLAN_INFO_CLASS,), "fromSparkPlan"),
+    Member(Ability.COUNTS, (_PLAN_UPDATE_CLASS,), "sparkPlanInfo"),
+    Member(Ability.COUNTS, (_JSON_CLASS,), "sparkEventToJsonString"),
+    Member(Ability.COUNTS, (_ACCUMULATORS_CLASS,), "get"),
+    Member(Ability.COUNTS, (_SETTERS_CLASS,), "setters"),
+    Member(Ability.COUNTS, (_INVOKE_CLASS,), "functionName"),
+    Member(Ability.COUNTS, (_COLUMNS_CLASS,), "column"),
     Member(Ability.COMPILED, (_CODEGEN_METRICS_CLASS,), "METRIC_COMPILATION_TIME"),
 )
 

@@ -1,0 +1,321 @@
+"""What the guards of a batch let through, counted inside Spark's compiled loop.
+
+``DataFrame.observe`` leaves that loop and comes back to it, for every row: four fifths of what a guard costs on a query
+that does little else. But a filter counts the rows that pass it inside the loop. So a guard is three filters one after
+the other, and its counts are theirs, from the plan of the batch itself:
+
+1. one that lets every row pass counts those offered;
+2. one that drops what is late and was not drawn: so many late rows are gone;
+3. one that drops what else was not drawn counts those kept.
+
+``spark_partition_id()`` costs nothing, and Spark neither joins a filter that has it with others nor moves anything
+past it: without it a query's own filters would become part of these, and of what they count.
+
+How old rows are is told by a sample of them (:func:`sampling`). See ADR 28.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from penstock.model.directive import FLOOR_AT, RATIO_AT
+from penstock.spark import internals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import Column, SparkSession
+
+    from penstock.spark.internals import CountedNode, JavaObject
+
+logger = logging.getLogger("penstock")
+
+OFFERED, LATE_GONE, KEPT = 0, -1, -2
+"""The three filters, by the number that partitions are compared with: every partition's is larger."""
+
+SAMPLE_MASK_AT, TAG_AT = FLOOR_AT + 1, FLOOR_AT + 2
+"""Where in the array for a guard it stands which rows tell their arrival, and the number of the batch that they tell
+with it."""
+
+_SAMPLED_ROWS = 256
+"""The oldest of so many rows is as old as the oldest of all within half a percent of the batch's span."""
+_UNKNOWN_EVERY = 1024
+"""One row in so many, where nobody knows how many rows a batch has: ten thousand of ten million."""
+_TAGS = 2**20
+_MILLISECONDS = 2**42
+"""A tag and the milliseconds of a moment until the year 2109 are one long."""
+NOBODY = 2.0**52 - 1.0
+"""A mask by which no row tells but the first of all: nobody would take what they tell, and it would grow for ever."""
+_REMEMBERED = 4096
+"""Batches whose counts are at hand: as many as those whose directives are."""
+_UNREAD = 2
+"""A report comes while the next batch is planned; when the one after it is, it is read without anybody asking."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A guard that counts by its filters.
+
+    ``name`` is its own, and in plans that of its weights until it is done; ``enters`` is the condition, always true, of
+    the filter that counts the rows that it is offered; ``chance`` are 64 bits for each row that has no identity.
+    """
+
+    name: str
+    enters: Column
+    chance: Column | None = None
+
+
+def passes(which: int) -> Column:
+    """Part of a filter's condition: always true, and what makes the filter one of a guard's own."""
+    return F.spark_partition_id() >= which
+
+
+def sampling(spark: SparkSession, told: Column, number: Column, arrival: Column) -> tuple[JavaObject, Column]:
+    """A list of sampled arrivals, and the condition, always true, by which rows add theirs to it.
+
+    Parameters
+    ----------
+    spark, told
+        The session, and the array that the batch was told.
+    number
+        A whole number of the row; those with zeros where the batch's mask has ones tell.
+    arrival
+        Its timestamp.
+    """
+    collector = internals.new_collector(spark)
+    tag = told[TAG_AT].cast("long") * _MILLISECONDS
+    moment = F.pmod(F.unix_millis(arrival), F.lit(_MILLISECONDS))
+    adds = internals.collecting(spark, collector, F.coalesce(tag + moment, F.lit(-1)))
+    skips = (number.bitwiseAND(told[SAMPLE_MASK_AT].cast("long")) != 0) | arrival.isNull()
+    return collector, F.coalesce(skips, F.lit(True)) | adds
+
+
+def drawn_bits(spark: SparkSession, told: Column) -> Column:
+    """64 bits for each row that has nothing to be told from others by; others in every batch.
+
+    Not Spark's own ``rand``: it gets another seed in every batch, which is part of the text that is compiled. The
+    sequence of numbers is the same in all tasks, and so it is hashed with the partition and the batch.
+    """
+    return F.xxhash64(internals.next_number(spark), F.spark_partition_id(), told[TAG_AT])
+
+
+def sample_every(rows: float | None) -> int:
+    """One row in how many tells its arrival, a power of two; of a batch of no known size one in a thousand.
+
+    Examples
+    --------
+    >>> sample_every(100), sample_every(1_000), sample_every(1_000_000), sample_every(None)
+    (1, 4, 4096, 1024)
+    """
+    if rows is None:
+        return _UNKNOWN_EVERY
+    every = 1
+    while every * _SAMPLED_ROWS < rows:
+        every *= 2
+    return every
+
+
+def guard_rows_in(plan: CountedNode, names: Sequence[str], rows_of: Callable[[int], int]) -> dict[str, dict[str, int]]:
+    """Rows offered, kept, and late ones dropped, by guard; of a guard that a plan has twice, those of one.
+
+    Both copies of a guard whose frame is read twice see the same rows, unless Spark runs only one of them.
+
+    Examples
+    --------
+    >>> from penstock.spark.internals import CountedNode
+    >>> offered = CountedNode("Filter", "Filter (SPARK_PARTITION_ID() >= 0)", 1)
+    >>> late = CountedNode("Filter", "Filter (NOT late#3 AND (SPARK_PARTITION_ID() >= -1))", 2, (offered,))
+    >>> kept = CountedNode("Filter", "Filter ((penstock.guard.1#4 > 0.0) AND (SPARK_PARTITION_ID() >= -2))", 3, (late,))
+    >>> guard_rows_in(kept, ["penstock.guard.1"], {1: 100, 2: 90, 3: 30}.__getitem__)
+    {'penstock.guard.1': {'offered_rows': 100, 'kept_rows': 30, 'late_gone_rows': 10}}
+    """
+    found: dict[str, dict[str, int]] = {}
+    for node in _filters(plan, KEPT):
+        name = next((each for each in names if f"{each}#" in node.text), None)
+        offered = next(_filters(node, OFFERED), None)
+        if name is None or offered is None:
+            continue
+        on_time = next(_filters(node, LATE_GONE, until=offered), None)
+        rows = _rows(offered, rows_of)
+        counts = {
+            "offered_rows": rows,
+            "kept_rows": _rows(node, rows_of),
+            "late_gone_rows": 0 if on_time is None else rows - _rows(on_time, rows_of),
+        }
+        found[name] = max(counts, found.get(name, counts), key=lambda each: each["offered_rows"])
+    return found
+
+
+def _filters(node: CountedNode, which: int, until: CountedNode | None = None) -> Iterator[CountedNode]:
+    if node is until:
+        return
+    if node.name == "Filter" and f"SPARK_PARTITION_ID() >= {which})" in node.text:
+        yield node
+    for child in node.children:
+        yield from _filters(child, which, until)
+
+
+def _rows(node: CountedNode, rows_of: Callable[[int], int]) -> int:
+    return 0 if node.rows_id is None else rows_of(node.rows_id)
+
+
+def report_of(rows: Mapping[str, int], ratio: float, floor: float) -> dict[str, int]:
+    """What a guard reports of a batch; how many rows were late follows from those of both kinds that are gone.
+
+    Late rows are kept with the probability ``floor``, the others with ``ratio``. Of rows that are gone, as many as that
+    over the rest of it stayed: so the kept rows are divided. Where nothing but late rows is gone, nothing else was
+    there, unless all others were to be kept.
+
+    Examples
+    --------
+    >>> report_of({"offered_rows": 100, "kept_rows": 55, "late_gone_rows": 9}, 0.6, 0.1)
+    {'offered_rows': 100, 'kept_rows': 55, 'late_rows': 10, 'kept_late_rows': 1}
+    >>> report_of({"offered_rows": 100, "kept_rows": 12, "late_gone_rows": 88}, 0.6, 0.1)["late_rows"]
+    100
+    >>> report_of({"offered_rows": 100, "kept_rows": 91, "late_gone_rows": 9}, 1.0, 0.1)["late_rows"]
+    10
+    """
+    offered, kept, late_gone = (rows[name] for name in ("offered_rows", "kept_rows", "late_gone_rows"))
+    stayed = 0.0
+    if floor < 1.0:
+        stayed = min(float(kept), late_gone * floor / (1.0 - floor))
+    if ratio < 1.0 and stayed:
+        others = (offered - late_gone - kept) * ratio / (1.0 - ratio)
+        stayed = kept * stayed / (stayed + others)
+    kept_late = round(stayed)
+    return {
+        "offered_rows": offered,
+        "kept_rows": kept,
+        "late_rows": late_gone + kept_late,
+        "kept_late_rows": kept_late,
+    }
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A batch that has asked; ``execution`` until its counts are read, by one thread."""
+
+    tag: int
+    ratio: float
+    floor: float
+    run_id: str
+    execution: JavaObject | None = None
+    is_known: bool = False
+    reports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    reading: threading.Lock = field(default_factory=threading.Lock)
+
+
+class GuardCounts:
+    """The counts of all guards of this process, batch by batch.
+
+    The plan of a batch is at hand when the batch asks, and no longer when its report comes: the next one may be planned
+    by then. So it is remembered from the question on, and let go of when its counts are read.
+    """
+
+    def __init__(self) -> None:
+        self._collectors: dict[str, JavaObject | None] = {}
+        self._streams: dict[str, JavaObject] = {}
+        self._expected: dict[str, tuple[int, float | None]] = {}
+        self._batches: OrderedDict[tuple[str, int], _Batch] = OrderedDict()
+        self._arrivals: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        self._unreadable: set[str] = set()
+        self._next_tag = 0
+        self._lock = threading.Lock()
+
+    def add(self, name: str, collector: JavaObject | None) -> None:
+        """A guard is built that counts so; with the list of its arrivals, where it has any."""
+        self._collectors[name] = collector
+
+    def expect(self, run_id: str, batch_id: int, rows: float | None) -> None:
+        """How many rows the batch that asks next has; None where nobody knows."""
+        self._expected[run_id] = (batch_id, rows)
+
+    def begin(self, query_id: str, run_id: str, batch_id: int, told: Sequence[float]) -> list[float]:
+        """A batch is being planned, on this thread: what is added to the array that it is told."""
+        batch = self._batches.get((run_id, batch_id))
+        if batch is None:
+            batch = self._begun(run_id, batch_id, told)
+            if self._collectors and run_id not in self._unreadable:
+                batch.execution = self._execution(query_id, run_id, batch_id)
+            batch.is_known = batch.execution is not None
+        if not batch.is_known:
+            return [NOBODY, float(batch.tag)]
+        expected = self._expected.get(run_id)
+        rows = expected[1] if expected is not None and expected[0] == batch_id else None
+        return [float(sample_every(rows) - 1), float(batch.tag)]
+
+    def reports(self, run_id: str, batch_id: int) -> dict[str, dict[str, Any]]:
+        """What the guards of a finished batch report; nothing for one that is not known, or cannot be read."""
+        batch = self._batches.get((run_id, batch_id))
+        if batch is None:
+            return {}
+        self._read(batch)
+        return batch.reports
+
+    def forget(self, run_id: str) -> None:
+        """A query is over, and its last report was read: let go of its plans."""
+        self._streams.pop(run_id, None)
+        self._expected.pop(run_id, None)
+        self._unreadable.discard(run_id)
+        with self._lock:
+            for key, batch in self._batches.items():
+                if key[0] == run_id:
+                    # Not read: a batch that failed has no plan, and reading it would make one.
+                    batch.execution = None
+
+    def _begun(self, run_id: str, batch_id: int, told: Sequence[float]) -> _Batch:
+        with self._lock:
+            self._next_tag = (self._next_tag + 1) % _TAGS
+            batch = self._batches[run_id, batch_id] = _Batch(self._next_tag, told[RATIO_AT], told[FLOOR_AT], run_id)
+            while len(self._batches) > _REMEMBERED:
+                self._batches.popitem(last=False)
+            before = self._batches.get((run_id, batch_id - _UNREAD))
+        if before is not None:
+            self._read(before)  # nobody is attached who would ask for it
+        return batch
+
+    def _execution(self, query_id: str, run_id: str, batch_id: int) -> JavaObject | None:
+        stream = self._streams.get(run_id)
+        if stream is None:
+            stream = internals.stream_of(query_id, run_id)
+            if stream is None:
+                return None
+            self._streams[run_id] = stream
+        return internals.execution_of_batch(stream, batch_id)
+
+    def _read(self, batch: _Batch) -> None:
+        with batch.reading:
+            execution, batch.execution = batch.execution, None
+            if execution is None:
+                return
+            try:
+                plan = internals.counted_plan(execution)
+                for name, found in guard_rows_in(plan, list(self._collectors), internals.counted_rows).items():
+                    batch.reports[name] = {**report_of(found, batch.ratio, batch.floor), **self._ends(name, batch.tag)}
+            except Exception:
+                logger.exception("the rows of a query cannot be counted: they are taken to be what it is told")
+                self._unreadable.add(batch.run_id)
+
+    def _ends(self, name: str, tag: int) -> dict[str, float]:
+        """Oldest and newest arrival in a batch, of the rows that told."""
+        collector = self._collectors.get(name)
+        if collector is None:
+            return {}
+        with self._lock:
+            for value in internals.take_collected(collector):
+                key, moment = (name, value // _MILLISECONDS), value % _MILLISECONDS
+                oldest, newest = self._arrivals.get(key, (moment, moment))
+                self._arrivals[key] = (min(oldest, moment), max(newest, moment))
+            while len(self._arrivals) > _REMEMBERED:
+                self._arrivals.popitem(last=False)
+            ends = self._arrivals.pop((name, tag), None)
+        return {} if ends is None else {"oldest_s": ends[0] / 1000.0, "newest_s": ends[1] / 1000.0}
+
+
+counts = GuardCounts()
