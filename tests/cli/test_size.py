@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.model import Mode
+from penstock.model import APPLICATION, Metric, Mode, SeriesPoint
 from penstock.model.decision import Resize, ResizeDone, to_action
 from penstock.model.sizing import EngineShape, UsageSignal
 from penstock.spark.sizing_plant import usage_points
@@ -79,3 +79,22 @@ def test_a_store_without_windows_says_what_is_missing(run: Callable[..., object]
         pass
     assert "no window is known" in run("size", str(tmp_path / "a.db")).out  # type: ignore[attr-defined]
     assert "no change of size" in run("size", str(tmp_path / "a.db"), "--history").out  # type: ignore[attr-defined]
+
+
+def test_a_change_by_hand_is_shown_and_respected(run: Callable[..., object], tmp_path: Path) -> None:
+    """A heap that the operator chose thrashes: nothing is wanted, its policies say whose it is, and so does history."""
+    path = store_with_windows(tmp_path / "a.db", 0.3)
+    by_hand = Resize(
+        cause="operator", reason="somebody changed heap", policy="operator", resource="heap", shape=SHAPE.to_dict(),
+        previous_shape=LARGE.to_dict(), number=1,
+    )  # fmt: skip
+    with SqliteStore(path) as store:
+        store.append(to_action(by_hand), time_s=1000.0, mode=Mode.ACT)
+        store.append_points([SeriesPoint(1075.0, APPLICATION, Metric.SIZING, 1.0, subject="by_hand.heap")])
+    text = run("size", str(path)).out  # type: ignore[attr-defined]
+    assert "wanted: all stays as it is" in text
+    assert "heap is sized by the operator" in text
+    assert "nothing to apply" in run("size", str(path), "--apply").out  # type: ignore[attr-defined]
+    (row,) = json.loads(run("size", str(path), "--history", "--json").out)["rows"]  # type: ignore[attr-defined]
+    assert (row["policy"], row["reason"]) == ("operator", "somebody changed heap")
+    assert "by hand" in run("size", str(path), "--history").out  # type: ignore[attr-defined]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from penstock.control.application import ApplicationLogic
 from penstock.control.events import ResizeEnded, UsageSeen
 from penstock.control.sizing.replay import replayed_shape
-from penstock.model import Application
+from penstock.model import APPLICATION, ActionKind, Application, Mode
 from penstock.model.decision import Decision, Hold, Infeasible, Resize, ResizeDone, from_action, to_action
 from penstock.model.sizing import Capacity, EngineShape, ResizeOutcome, UsageSignal
 from penstock.settings import Settings
+from penstock.store import SqliteStore
 
 SMALL = EngineShape(1, 512, 384, 0, 2)
 
@@ -26,11 +29,22 @@ class Engine:
         self.log: list[Decision] = []
 
     def window(
-        self, *, gc_fraction: float = 0.3, capacity: Capacity | None = None, asked: bool = False
+        self,
+        *,
+        gc_fraction: float = 0.3,
+        jvm_rss_mb: float | None = None,
+        capacity: Capacity | None = None,
+        asked: bool = False,
     ) -> list[Decision]:
         """One window, with what is decided in it."""
         self.time_s += 15.0
-        seen = UsageSignal(self.time_s, gc_fraction=gc_fraction, heap_used_mb=500.0, cpu_fraction=0.5)
+        seen = UsageSignal(
+            self.time_s,
+            gc_fraction=gc_fraction,
+            heap_used_mb=0.95 * self.shape.heap_mb,
+            cpu_fraction=0.5,
+            jvm_rss_mb=jvm_rss_mb,
+        )
         return self._keep(UsageSeen(seen, self.shape, capacity, asked))
 
     def ended(self, resize: Resize, *, is_done: bool, reason: str = "") -> list[Decision]:
@@ -48,7 +62,8 @@ class Engine:
 def thrash(engine: Engine) -> Resize:
     """Two windows of garbage collection, and the decision that they lead to."""
     engine.window()
-    (resize,) = engine.window()
+    # The effect of the change before it may be told first.
+    *_, resize = engine.window()
     assert isinstance(resize, Resize)
     return resize
 
@@ -128,6 +143,52 @@ def test_a_change_by_hand_is_taken_over_and_shown() -> None:
     assert replayed_shape(engine.log) == engine.shape
     assert engine.window() == []
     assert engine.window() == []
+
+
+def test_what_is_sized_by_hand_stays_under_pressure_and_the_rest_is_sized() -> None:
+    """A heap that the operator chose stays even where it thrashes, which P1 says; memory is given more all the same."""
+    engine = Engine(logic())
+    engine.window(gc_fraction=0.02)
+    engine.shape = EngineShape(1, 400, 384, 0, 2)
+    engine.window(gc_fraction=0.3)
+    assert [engine.window(gc_fraction=0.3) for _ in range(4)] == [[]] * 4
+    assert engine.logic.sizing is not None
+    assert engine.logic.sizing.last_round is not None
+    said = {each.policy: each.reason for each in engine.logic.sizing.last_round.verdicts}
+    assert said["P1"] == said["P5"] == "heap is sized by the operator"
+    (resize,) = engine.window(gc_fraction=0.02, jvm_rss_mb=780.0)
+    assert isinstance(resize, Resize)
+    assert (resize.policy, EngineShape.from_dict(resize.shape).heap_mb) == ("P2", 400)
+
+
+def test_what_is_sized_by_hand_is_told_with_every_window() -> None:
+    """The series of windows says which resources are the operator's, from the window on in which they became so."""
+    engine = Engine(logic(hands_off="cpu"))
+    engine.window(gc_fraction=0.02)
+    assert [point.subject for point in engine.logic.take_points()] == ["by_hand.cpu"]
+    engine.shape = EngineShape(1, 700, 384, 0, 2)
+    engine.window(gc_fraction=0.02)
+    points = engine.logic.take_points()
+    assert [(point.time_s, point.subject) for point in points] == [(30.0, "by_hand.cpu"), (30.0, "by_hand.heap")]
+
+
+def test_the_log_of_all_that_may_happen_replays_to_the_size_that_is_there(tmp_path: Path) -> None:
+    """A change, one that failed, one by hand and one after it: the log as a store has it leads to the last shape."""
+    engine = Engine(logic())
+    engine.ended(thrash(engine), is_done=True)
+    engine.ended(thrash(engine), is_done=False, reason="no executor came")
+    assert replayed_shape(engine.log) == engine.shape == EngineShape(1, 1024, 384, 0, 2)
+    engine.shape = EngineShape(1, 1024, 500, 0, 2)
+    engine.window(gc_fraction=0.02)
+    engine.ended(thrash(engine), is_done=True)
+    assert engine.shape == EngineShape(1, 2048, 500, 0, 2)
+    with SqliteStore(tmp_path / "log.db") as store:
+        for time_s, decision in enumerate(engine.log):
+            store.append(to_action(decision), time_s=float(time_s), mode=Mode.ACT)
+        kinds = (ActionKind.RESIZE, ActionKind.RESIZE_DONE)
+        kept = [from_action(entry.action) for entry in store.actions(query=APPLICATION, kinds=kinds)]
+    assert replayed_shape(kept) == engine.shape
+    assert replayed_shape(kept[:-2]) == EngineShape(1, 1024, 500, 0, 2)
 
 
 def test_a_full_cluster_is_told_once() -> None:

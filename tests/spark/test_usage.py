@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -56,7 +57,7 @@ def test_a_window_is_what_happened_within_it(spark: Spark) -> None:
     assert windows.signal(100.0) is None
     assert windows.signal(105.0) is None
     spark.executors = [executor(0, gc_ms=4000, task_s=110.0), executor(1, gc_ms=600, task_s=65.0, heap_mb=450)]
-    spark.work = JobWork(12.0, 25.0, 4 * MB, 3)
+    spark.work = JobWork(12.0, 25.0, 4 * MB, 3, heap_low_bytes=180 * MB)
     windows.on_batch(batch(1, 1000, 400.0))
     seen = windows.signal(115.0)
     assert seen is not None
@@ -64,6 +65,7 @@ def test_a_window_is_what_happened_within_it(spark: Spark) -> None:
     assert seen.busy_fraction == pytest.approx(25 / 60)
     assert seen.cpu_fraction == pytest.approx(12 / 60)
     assert (seen.heap_used_mb, seen.jvm_rss_mb, seen.python_rss_mb, seen.gc_count) == (450, 600, 90, 14)
+    assert seen.heap_low_mb == 180
     assert (seen.spilled_mb, seen.state_mb, seen.backlog_rows) == (4, 3, 400)
     assert seen.processed_rows_per_s == pytest.approx(100)
     assert seen.arrival_rows_per_s == pytest.approx(130)
@@ -84,6 +86,21 @@ def test_an_executor_is_lost_once_and_for_its_reason(spark: Spark) -> None:
     assert second is not None
     assert (first.lost_to_heap, first.lost_to_memory) == (1, 1)
     assert (second.lost_to_heap, second.lost_to_memory) == (0, 0)
+
+
+def test_an_executor_of_the_shape_before_says_nothing_of_the_present_one(spark: Spark) -> None:
+    """One that runs out of heap while larger ones take over is no reason for still more; where none is left it is."""
+    windows, alone = (UsageCollector(spark, 15.0) for _ in range(2))  # type: ignore[arg-type]
+    windows.signal(0.0)
+    alone.signal(0.0)
+    small = executor(0, gc_ms=0, task_s=0.0, ended="Command exited with code 52")
+    spark.executors = [small, replace(executor(1, gc_ms=0, task_s=0.0), profile_id=1)]
+    seen = windows.signal(15.0)
+    spark.executors = [small]
+    left = alone.signal(15.0)
+    assert seen is not None
+    assert left is not None
+    assert (seen.lost_to_heap, left.lost_to_heap) == (0, 1)
 
 
 def test_what_nobody_tells_is_unknown(spark: Spark) -> None:

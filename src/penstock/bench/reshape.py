@@ -11,7 +11,6 @@ from its checkpoint.
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 import time
@@ -20,6 +19,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.bench.sized_engine import (
+    PATIENCE_S,
+    SETTINGS,
+    await_batches,
+    await_result,
+    keep_one_executor,
+    rows_counted,
+)
+from penstock.bench.sized_engine import reports as reports_of
+from penstock.bench.sized_engine import verdicts as verdicts_of
 from penstock.cluster.engine import running_engine
 from penstock.cluster.engine_spec import EngineSpec
 from penstock.cluster.standalone import running_cluster
@@ -37,7 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.cluster.engine_spec import Place
-    from penstock.spark.attach import Penstock
 
 SMALL_HEAP_MB = 130
 """About 60 MB of it are Spark's own and 42 MB the table, of the 87 MB that the serial collector has for what lives."""
@@ -46,28 +54,11 @@ _WORDS = 300
 """Words of each row: each is an object, so that a row leaves some 50 kB of garbage."""
 _CORES, _OVERHEAD = 2, "768m"
 """Memory beside the heap is enough for the JVM and two Python workers: only the heap is short."""
-_PATIENCE_S = 120.0
 _BATCHES_BEFORE, _BATCHES_AROUND = 8, 8
 _KEYS = 20_000
 _ROWS_PER_S = 3_500
 _TRIGGER = "2 seconds"
 """Batches of usually one second: a query that has no time to spare has ever longer ones whatever slows it down."""
-_SETTINGS = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.numRecentProgressUpdates": "10000",
-    "spark.ui.enabled": "false",
-    "spark.executor.processTreeMetrics.enabled": "true",
-    "spark.executor.heartbeatInterval": "2s",
-    "spark.network.timeout": "1200s",
-    # Spark keeps 300 MB of every heap to itself; without this an executor could not be three times too small here.
-    "spark.testing.reservedMemory": str(32 * 1024 * 1024),
-    "spark.network.maxRemoteBlockSizeFetchToMem": "16m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
 _SIZING = {
     "sizing.mode": "apply",
     "sizing.window_s": 5.0,
@@ -122,7 +113,7 @@ def bench_reshape(*, parts: tuple[str, ...] = ("reshape", "restart"), say: Calla
     found: list[ReshapePart] = []
     with tempfile.TemporaryDirectory(prefix="penstock-reshape-") as directory:
         spec = StandaloneSpec(Path(directory) / "spark", workers=2, cores=2, memory="2g")
-        with running_cluster(spec, timeout_s=_PATIENCE_S) as cluster:
+        with running_cluster(spec, timeout_s=PATIENCE_S) as cluster:
             heap_mb = 3 * SMALL_HEAP_MB
             if "reshape" in parts:
                 say("a larger heap while the query runs")
@@ -137,7 +128,7 @@ def bench_reshape(*, parts: tuple[str, ...] = ("reshape", "restart"), say: Calla
 def _engine_spec(heap_mb: int) -> EngineSpec:
     return EngineSpec(
         "penstock-reshape", ExecutorBounds(1, 2, 1), cores=_CORES, memory=f"{heap_mb}m",
-        memory_overhead=_OVERHEAD, driver_memory="600m", settings=_SETTINGS,
+        memory_overhead=_OVERHEAD, driver_memory="600m", settings=SETTINGS,
     )  # fmt: skip
 
 
@@ -145,17 +136,17 @@ def _reshaped(place: Place, checkpoint: Path) -> ReshapePart:
     import penstock  # noqa: PLC0415 - a benchmark is a user of the package
 
     with running_engine(_engine_spec(SMALL_HEAP_MB), place) as engine:
-        _keep_one(engine.spark)
+        keep_one_executor(engine.spark)
         store = MemoryStore()
         query = _start(engine.spark, checkpoint)
         # The first batches are long for other reasons.
-        _await_batches(query, _BATCHES_BEFORE)
+        await_batches(query, _BATCHES_BEFORE)
         with penstock.attach(engine.spark, settings=_SIZING, store=store) as pen:
-            _await(lambda: _newest(store, ActionKind.RESIZE), lambda: f"decision: {_verdicts(pen)}")
-            verdicts = _verdicts(pen)
-            done = _await(lambda: _newest(store, ActionKind.RESIZE_DONE), "change of the heap")
+            await_result(lambda: _newest(store, ActionKind.RESIZE), lambda: f"decision: {verdicts_of(pen)}")
+            verdicts = verdicts_of(pen)
+            done = await_result(lambda: _newest(store, ActionKind.RESIZE_DONE), "change of the heap")
             ended_s = done["time_s"]
-            _await_batches(query, _BATCHES_AROUND)
+            await_batches(query, _BATCHES_AROUND)
             # With the hold the store is closed.
             decided = store.actions(kinds=(ActionKind.RESIZE,))[0].to_dict()
             actions = [record.to_dict() for record in store.actions()]
@@ -175,18 +166,18 @@ def _reshaped(place: Place, checkpoint: Path) -> ReshapePart:
 
 def _restarted(place: Place, checkpoint: Path, heap_mb: int) -> ReshapePart:
     with running_engine(_engine_spec(SMALL_HEAP_MB), place) as engine:
-        _keep_one(engine.spark)
+        keep_one_executor(engine.spark)
         first = _start(engine.spark, checkpoint)
-        _await_batches(first, _BATCHES_BEFORE)
-        before = _reports(first)
+        await_batches(first, _BATCHES_BEFORE)
+        before = reports_of(first)
         began_s = time.time()
         first.stop()
     with running_engine(_engine_spec(heap_mb), place) as engine:
-        _keep_one(engine.spark)
+        keep_one_executor(engine.spark)
         second = _start(engine.spark, checkpoint)
-        _await_batches(second, 1)
+        await_batches(second, 1)
         ended_s = time.time()
-        _await_batches(second, _BATCHES_AROUND)
+        await_batches(second, _BATCHES_AROUND)
         result = _result(engine.spark, [second], checkpoint, began_s=began_s, ended_s=ended_s, before=before)
         second.stop()
     return ReshapePart(
@@ -223,51 +214,6 @@ def _cache_table(spark: SparkSession) -> None:
     rows.select(*texts).persist(StorageLevel.MEMORY_ONLY).count()
 
 
-def _keep_one(spark: SparkSession) -> None:
-    """A Standalone engine starts with all executors that it may have; the one that stays is to be alone."""
-    from penstock.spark import internals  # noqa: PLC0415 - imports Spark
-
-    internals.request_executors(spark, 1)
-    _await(lambda: bool(internals.live_executors(spark)), "executor")
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while len(there := internals.live_executors(spark)) > 1 and time.monotonic() < deadline_s:
-        for one in sorted(there, key=lambda each: int(each.executor_id))[1:]:
-            internals.release_executor(spark, one.executor_id)
-        time.sleep(0.5)
-
-
-def _verdicts(pen: Penstock) -> dict[str, str]:
-    """What each policy said last, by its name."""
-    sizing = pen.loop.logic.sizing
-    found = None if sizing is None else sizing.last_round
-    return {} if found is None else {each.policy: each.reason for each in found.verdicts}
-
-
-def _await(found: Callable[[], Any], what: str | Callable[[], str]) -> Any:  # noqa: ANN401 - whatever is waited for
-    deadline_s = time.monotonic() + _PATIENCE_S
-    while not (result := found()):
-        if time.monotonic() > deadline_s:
-            told = what if isinstance(what, str) else what()
-            raise ClusterError(f"within {_PATIENCE_S:.0f} s no {told}")
-        time.sleep(0.3)
-    return result
-
-
-def _await_batches(query: StreamingQuery, count: int) -> None:
-    last = max((report["batchId"] for report in _reports(query)), default=-1)
-
-    def are_done() -> bool:
-        if query.exception() is not None:
-            raise ClusterError(f"the query failed: {query.exception()}")
-        return max((report["batchId"] for report in _reports(query)), default=-1) >= last + count
-
-    _await(are_done, f"{count} batches after {last}")
-
-
-def _reports(query: StreamingQuery) -> list[dict[str, Any]]:
-    return [json.loads(report.json) for report in query.recentProgress if report.numInputRows]
-
-
 def _newest(store: MemoryStore, kind: ActionKind) -> dict[str, Any] | None:
     found = store.actions(kinds=(kind,), last=1)
     return found[0].to_dict() if found else None
@@ -295,7 +241,7 @@ def _result(
 
     for query in queries:
         query.stop()
-    reports = [*(before or []), *(report for query in queries for report in _reports(query))]
+    reports = [*(before or []), *(report for query in queries for report in reports_of(query))]
     spans = []
     for report in reports:
         begin_s = parse_timestamp_s(report["timestamp"])
@@ -308,18 +254,12 @@ def _result(
     ends = [(before, after) for (_, before), (_, after) in pairwise(spans)]
     gaps = [after - before for before, after in ends if after >= began_s and before <= ended_s]
     usual_gap_s = _median([after - before for before, after in ends[2:] if after < began_s])
-    state = spark.read.format("statestore").load(str(checkpoint))
-    counted = state.selectExpr("sum(value.count) AS rows").collect()[0]["rows"]
-    last = reports[-1]["sources"][0]["endOffset"]
-    tree = json.loads(last) if isinstance(last, str) else last
     return {
         "downtime_s": max(0.0, max(gaps, default=0.0) - usual_gap_s),
         "usual_batch_s": usual_batch_s,
         "usual_after_s": usual_after_s,
         "longest_batch_s": max((end - begin for begin, end in during), default=0.0),
-        "rows": sum(report["numInputRows"] for report in reports),
-        "counted_rows": int(counted),
-        "offset_rows": int(tree["row"]),
+        **rows_counted(spark, checkpoint, reports),
         "runs": len({report["runId"] for report in reports}),
         "failed_tasks": internals.failed_tasks(spark),
     }

@@ -17,6 +17,7 @@ from penstock.cli.bench_qod import qod
 from penstock.cli.bench_reshape import reshape
 from penstock.cli.bench_sensitivity import sensitivity
 from penstock.cli.bench_serve import serve
+from penstock.cli.bench_size import size
 from penstock.console import AsJson, print_json, print_table
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ app.command()(moves)
 app.command()(qod)
 app.command()(serve)
 app.command()(reshape)
+app.command()(size)
 app.command()(priorities)
 app.command("short-goal")(short_goal)
 

@@ -131,6 +131,8 @@ def _show_history(app: Path | None, settings: Path | None, *, as_json: bool) -> 
 
 
 def _outcome(row: dict[str, Any]) -> str:
+    if row["policy"] == "operator":
+        return "by hand"
     if row["is_done"] is None:
         return "recommended" if row["mode"] == "act" else "observed only"
     took = "" if row["took_s"] is None else f" in {row['took_s']:.0f} s"

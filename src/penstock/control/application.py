@@ -29,8 +29,9 @@ from penstock.control.query_logic import QueryLogic, QueryState
 from penstock.control.scaling.by_name import guarded
 from penstock.control.scaling_numbers import scaler_setup
 from penstock.control.scaling_tier import ScalingTier, ScalingTierState
-from penstock.control.sizing_tier import SizingTier
+from penstock.control.sizing_tier import BY_HAND, SizingTier
 from penstock.control.workload import QueryWorkload, Workload, WorkloadState, sum_of
+from penstock.model import APPLICATION, Metric, SeriesPoint
 from penstock.model.decision import Decision, Govern, Hold, Infeasible, ReadLimit, Unmanaged
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from penstock.control.graph_tier import GraphTier
     from penstock.control.scaling.base import Scaler
-    from penstock.model import Application, BatchSignal, Goal, QueryName, SeriesPoint
+    from penstock.model import Application, BatchSignal, Goal, QueryName
     from penstock.model.sizing import Resource
     from penstock.settings import Settings
 
@@ -383,9 +384,15 @@ class ApplicationLogic:
             )
             for resource, reason in self._left_resources.items():
                 self._sizing.engine.block(resource, reason)
-        return self._sizing.observe(
+        decisions = self._sizing.observe(
             event.signal, event.shape, event.capacity, is_asked_for=event.is_asked_for and self._enforced
         )
+        # Whoever reads the windows later is to see, too, what the operator has taken over.
+        self._points += [
+            SeriesPoint(event.signal.time_s, APPLICATION, Metric.SIZING, 1.0, subject=f"{BY_HAND}{resource.value}")
+            for resource in sorted(self._sizing.engine.hands_off)
+        ]
+        return decisions
 
     def _on_resized(self, event: ResizeEnded) -> list[Decision]:
         return [] if self._sizing is None else self._sizing.on_outcome(event.outcome)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 EFFECT = "effect"
 """What stands for the way of a record that tells of the effect of a change, and not of the change."""
+BY_HAND = "by_hand."
+"""What the name of a resource follows in the series of windows, where the operator sizes it."""
 _TRIES = 2
 """Attempts at one resource before it is left as it is."""
 

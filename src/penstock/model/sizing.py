@@ -100,6 +100,8 @@ class UsageSignal:
         End of the window.
     heap_used_mb, heap_committed_mb
         Most heap in use, and heap that the JVM has taken from the system, of the fullest executor.
+    heap_low_mb
+        Least heap that was in use at any moment at which it was sampled: what lives, where a collection was just over.
     gc_fraction
         Part of the window in garbage collection, of the executor with the most.
     gc_count
@@ -123,6 +125,7 @@ class UsageSignal:
     time_s: float
     heap_used_mb: float | None = None
     heap_committed_mb: float | None = None
+    heap_low_mb: float | None = None
     gc_fraction: float | None = None
     gc_count: int | None = None
     jvm_rss_mb: float | None = None

@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from penstock.control.sizing.engine import PolicyEngine, Round
-from penstock.control.sizing_tier import EFFECT, hands_off
+from penstock.control.sizing_tier import BY_HAND, EFFECT, hands_off
 from penstock.model import APPLICATION, ActionKind, Metric
-from penstock.model.sizing import Capacity, EngineShape, UsageSignal
+from penstock.model.sizing import Capacity, EngineShape, Resource, UsageSignal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from penstock.model import RecordedAction
     from penstock.settings import SizingSettings
@@ -62,17 +62,19 @@ def judge_windows(
     settings: SizingSettings,
     *,
     missing: tuple[str, ...] = (),
+    by_hand: Collection[Resource] = (),
 ) -> SizingReport:
     """Show all windows to the policies, and give what they say after the last one.
 
-    Where the shape changed on the way, somebody changed it: policies begin anew, as they would live.
+    Where the shape changed on the way, somebody changed it: policies begin anew, as they would live. ``by_hand`` is
+    what the operator took over while the application ran.
     """
     engine: PolicyEngine | None = None
     newest: UsageSignal | None = None
     count = 0
     for signal, shape in windows:
         if engine is None or engine.shape != shape:
-            engine = PolicyEngine(settings, shape, hands_off=hands_off(settings))
+            engine = PolicyEngine(settings, shape, hands_off=hands_off(settings) | set(by_hand))
         engine.observe(signal)
         newest, count = signal, count + 1
     if engine is None:
@@ -93,7 +95,9 @@ def sizing_report(store: Store, settings: SizingSettings, *, name: str = "applic
     for point in points:
         by_time[point.time_s][point.subject] = point.value
     windows = [found for time_s in sorted(by_time) if (found := _window(time_s, by_time[time_s])) is not None]
-    return judge_windows(name, windows, settings)
+    newest = by_time[max(by_time)] if by_time else {}
+    by_hand = [resource for resource in Resource if f"{BY_HAND}{resource.value}" in newest]
+    return judge_windows(name, windows, settings, by_hand=by_hand)
 
 
 def _window(time_s: float, values: dict[str, float]) -> tuple[UsageSignal, EngineShape] | None:

@@ -89,7 +89,7 @@ class UsageCollector:
         busy_s = sum(max(0.0, one.task_s - self._task_s.get(one.executor_id, 0.0)) for one in serving)
         self._task_s = {one.executor_id: one.task_s for one in serving}
         losses = self._losses(everyone)
-        work_cpu_s, spilled = self._work()
+        work_cpu_s, spilled, heap_low = self._work()
         arrival, processed, backlog = self._rows()
         if length_s is None:
             return None
@@ -98,6 +98,7 @@ class UsageCollector:
         return UsageSignal(
             time_s=now_s,
             heap_used_mb=_most(serving, "JVMHeapMemory"),
+            heap_low_mb=None if heap_low is None else heap_low / _MEGABYTE,
             gc_fraction=gc_fraction,
             gc_count=gc_count,
             jvm_rss_mb=_most(serving, "ProcessTreeJVMRSSMemory"),
@@ -129,19 +130,25 @@ class UsageCollector:
 
     def _losses(self, everyone: Sequence[ExecutorUsage]) -> dict[Loss, int]:
         losses = dict.fromkeys(Loss, 0)
+        # An executor of the shape before that ended meanwhile says nothing of the shape that is there now.
+        present = {one.profile_id for one in everyone if one.is_active and not one.ended}
         for one in everyone:
             if one.ended and one.executor_id not in self._lost:
                 self._lost.add(one.executor_id)
-                losses[kind_of_loss(one.ended)] += 1
+                if not present or one.profile_id in present:
+                    losses[kind_of_loss(one.ended)] += 1
         return losses
 
-    def _work(self) -> tuple[float, int]:
+    def _work(self) -> tuple[float, int, int | None]:
+        """CPU time and spilled bytes of the jobs since the last window, and the least heap that was sampled in them."""
         cpu_s, spilled = 0.0, 0
+        heaps: list[int] = []
         for run_id in self.run_ids():
             work = internals.job_work(self.spark, run_id, self._jobs.get(run_id, -1))
             self._jobs[run_id] = work.last_job
             cpu_s, spilled = cpu_s + work.cpu_s, spilled + work.spilled_bytes
-        return cpu_s, spilled
+            heaps += [] if work.heap_low_bytes is None else [work.heap_low_bytes]
+        return cpu_s, spilled, min(heaps, default=None)
 
     def _rows(self) -> tuple[float | None, float | None, float | None]:
         """Rows a second that came and that were done, and rows that wait, over all queries; None: one is silent."""

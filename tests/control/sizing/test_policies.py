@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.control.sizing.base import SizingContext
@@ -66,6 +68,19 @@ def test_garbage_collection_is_heap_pressure_and_not_lack_of_cpu() -> None:
     assert [verdict.decision is not None for verdict in found.verdicts][2]
 
 
+def test_a_jvm_that_collects_before_it_takes_its_heap_is_not_given_more() -> None:
+    """Collections of a JVM that begins with little are no want of heap; with the heap in use they are."""
+    sizing = engine(EngineShape(2, 4096, 512, 256, 2))
+    feed(sizing, 3, gc_fraction=0.3)
+    found = sizing.judge()
+    assert found.decision is None
+    assert found.verdicts[0].reason.endswith("with 800 of 4,096 MB ever used: not for want of it")
+    feed(sizing, 1, gc_fraction=0.3, heap_used_mb=2800.0)
+    decision = sizing.judge().decision
+    assert decision is not None
+    assert decision.policy == "P1"
+
+
 def test_a_python_worker_that_grows_is_told_apart_from_the_jvm() -> None:
     """Memory goes to Python workers where they are the ones above their part, and the heap stays."""
     sizing = engine()
@@ -127,6 +142,65 @@ def test_heap_goes_down_in_one_step_and_not_below_the_peak() -> None:
     assert "already" in heap.reason
 
 
+def test_a_heap_full_of_garbage_goes_down_to_what_lives_and_the_room_that_collections_need() -> None:
+    """What lives is known: it counts, with 3 of at most 10 % of the time in collections, and not what was committed."""
+    sizing = engine(EngineShape(2, 4096, 512, 256, 2))
+    feed(sizing, 8, heap_low_mb=400.0)
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.decision.policy == "P5"
+    assert found.decision.figures["heap_low_mb"] == 400.0
+    assert found.decision.total / 2 == pytest.approx((400 + 400 * 0.3) * 1.5 * 1.03, rel=0.01)
+    assert found.decision.reason.startswith("400 MB live and collections, of 400 MB each, take 3.0 % of the time")
+
+
+def test_what_lives_is_the_higher_of_two_lows_and_unknown_where_one_is() -> None:
+    """State that grows is low in the older windows only; samples of one half of the windows alone tell nothing."""
+    grown, half = engine(), engine()
+    for window in range(8):
+        grown.observe(calm(15.0 * window, heap_low_mb=300.0 + 50.0 * window))
+        half.observe(calm(15.0 * window, heap_low_mb=300.0 if window < 4 else None))
+    assert grown.usage.low("heap_low_mb", 8) == 500.0
+    assert half.usage.low("heap_low_mb", 8) is None
+
+
+def test_a_heap_whose_collections_need_more_than_was_committed_stays_at_the_committed_one() -> None:
+    """The rule by what lives only ever saves more: where it would want more, the committed heap stands."""
+    sizing = engine(EngineShape(2, 4096, 512, 256, 2))
+    feed(sizing, 8, heap_low_mb=790.0)
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.decision.total / 2 == pytest.approx(960 * 1.03)
+
+
+def test_executors_that_are_added_share_the_memory_of_the_state() -> None:
+    """Twice the executors have half of the state each: heap and memory beside it go down in the same change."""
+    sizing = engine(EngineShape(2, 1024, 600, 220, 2))
+    for window in range(6):
+        sizing.observe(calm(15.0 * window, busy_fraction=0.99))
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.decision.policy == "P4"
+    assert found.resized is not None
+    shape = found.resized.shape
+    assert (shape.executors, shape.cores, shape.python_mb) == (3, 2, 220)
+    assert 2 / 3 * 960 < shape.heap_mb < 960
+    assert shape.memory_mb < 1024 + 600 + 220
+    # What is resident then has to lie within the limit, the whole heap counted.
+    assert (shape.heap_mb + 128 + 72 * 2 / 3 + 200) <= SETTINGS.memory_limit * shape.memory_mb
+
+
+def test_executors_whose_use_is_unknown_keep_what_each_has() -> None:
+    """Nothing is made smaller on a guess."""
+    shape = EngineShape(2, 1024, 600, 220, 2)
+    sizing = engine(shape)
+    for window in range(6):
+        sizing.observe(UsageSignal(15.0 * window, busy_fraction=0.99, cpu_fraction=0.5))
+    found = sizing.judge()
+    assert found.resized is not None
+    assert found.resized.shape == replace(shape, executors=3)
+
+
 def test_a_load_that_has_fallen_allows_a_second_step_down() -> None:
     """What was sized for a load may be sized again for half of it."""
     sizing = engine(EngineShape(2, 4096, 512, 256, 2))
@@ -140,6 +214,21 @@ def test_a_load_that_has_fallen_allows_a_second_step_down() -> None:
     feed(sizing, 20, heap_used_mb=300.0, heap_committed_mb=400.0)
     later = next(verdict for verdict in sizing.judge().verdicts if verdict.policy == "P5")
     assert later.decision is not None
+
+
+def test_rows_that_had_waited_at_the_start_are_no_load_that_falls() -> None:
+    """Windows that work off what had waited make the load look high at first: no second step down comes of that."""
+    sizing = engine(EngineShape(2, 4096, 512, 256, 2))
+    feed(sizing, 2, arrival_rows_per_s=200.0, processed_rows_per_s=200.0)
+    feed(sizing, 7)
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.resized is not None
+    sizing.begin(found.decision)
+    sizing.end(found.resized.shape, is_done=True)
+    feed(sizing, 40, heap_used_mb=300.0, heap_committed_mb=400.0)
+    heap = next(verdict for verdict in sizing.judge().verdicts if verdict.policy == "P5")
+    assert "already" in heap.reason
 
 
 def test_nothing_is_decided_while_an_action_is_in_flight_and_its_effect_is_compared() -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 CONFIRM_WINDOWS = 2
 """Windows in which a figure has to be above its limit: one may be a single pause."""
+OLD_PART = 2.0 / 3.0
+"""Part of the heap that is for what lives, with collectors of two generations as they come (``-XX:NewRatio=2``); G1 can
+do with less heap than that."""
 SMALLEST_STEP = 1.1
 """Least that a step up multiplies by: the noise of a window must not make the next step."""
 

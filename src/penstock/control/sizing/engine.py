@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.control.sizing.base import SizingContext, above, silent
 from penstock.control.sizing.policies import POLICIES
 from penstock.control.sizing.resizer import Resized, resize
+from penstock.control.sizing.sharing import shared_out
 from penstock.control.sizing.usage import Usage, figure_of
 from penstock.model.sizing import Capacity, EngineShape, Resource, SizingDecision, Verdict
 
@@ -19,14 +20,20 @@ if TYPE_CHECKING:
     from penstock.settings import SizingSettings
 
 _STALE = {
-    Resource.HEAP: ("heap_committed_mb", "likely_resident_mb", "memory_used_mb", "jvm_rss_mb", "gc_fraction"),
+    Resource.HEAP: ("heap_committed_mb", "heap_low_mb", "likely_resident_mb", "memory_used_mb", "jvm_rss_mb",
+                    "gc_fraction"),
     Resource.MEMORY: (),
-    Resource.CPU: ("heap_used_mb", "heap_committed_mb", "likely_resident_mb", "memory_used_mb", "jvm_rss_mb",
-                   "python_rss_mb", "python_vm_mb", "off_heap_mb", "gc_fraction"),
+    Resource.CPU: ("heap_used_mb", "heap_committed_mb", "heap_low_mb", "likely_resident_mb", "memory_used_mb",
+                   "jvm_rss_mb", "python_rss_mb", "python_vm_mb", "off_heap_mb", "gc_fraction"),
 }  # fmt: skip
 """Figures that a change of a resource alters, so that what was seen before says nothing any more."""
+_MORE_EXECUTORS = (Resource.CPU, Resource.PARALLELISM)
 _FALLEN = 0.7
 """A second step down of a resource is for a load that has fallen below this part of what it was at the first."""
+_USUAL_LOAD, _MOST_OF_LOAD = 0.5, 0.9
+"""Quantiles of the load: the usual one when a step down is made, and what is seldom exceeded, to say later that it
+fell. The first windows after a start tell of rows that had waited: by one quantile for both, the load would fall as
+soon as these are few."""
 _EFFECT_WINDOWS = 2
 
 
@@ -130,6 +137,9 @@ class PolicyEngine:
             decision = verdict.decision
             if decision is not None and chosen is None:
                 resized = resize(self.shape, decision, capacity)
+                if policy.is_up and policy.resource in _MORE_EXECUTORS:
+                    shape = shared_out(self.shape, resized.shape, self.usage, self._settings)
+                    resized = replace(resized, shape=shape)
                 if resized.shape != self.shape:
                     chosen = decision, resized
                 elif resized.unplaced:
@@ -173,11 +183,8 @@ class PolicyEngine:
         """Whether a step down was made already at a load that has not fallen since."""
         if resource not in self._past.down_at_rows_per_s:
             return False
-        before, now = self._past.down_at_rows_per_s[resource], self._load()
+        before, now = self._past.down_at_rows_per_s[resource], self.usage.quantile("arrival_rows_per_s", _MOST_OF_LOAD)
         return before is None or now is None or now > _FALLEN * before
-
-    def _load(self) -> float | None:
-        return self.usage.quantile("arrival_rows_per_s", 0.9)
 
     # -- what is done ------------------------------------------------------------------------------------------------
 
@@ -194,7 +201,8 @@ class PolicyEngine:
         if is_done:
             is_up = decision.total > before.total(decision.resource)
             if not is_up:
-                self._past.down_at_rows_per_s[decision.resource] = self._load()
+                usual = self.usage.quantile("arrival_rows_per_s", _USUAL_LOAD)
+                self._past.down_at_rows_per_s[decision.resource] = usual
             self._awaiting = decision
             self._take_shape(shape, decision.resource, is_up=is_up)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.control.sizing.base import SizingContext, decided, silent, windows_to_watch
+from penstock.control.sizing.base import CONFIRM_WINDOWS, OLD_PART, SizingContext, decided, silent, windows_to_watch
 from penstock.model.sizing import Resource, Verdict
 
 
@@ -16,6 +16,12 @@ class HeapDown:
     nothing of what it does. So one step is enough and none has to be taken back. Never below the peak of the use that
     was seen. Where the committed heap is not told, the resident part of the JVM without its native memory stands for
     it.
+
+    What a JVM commits it commits by rules of its own, such as a part of the host's memory to begin with. Where it is
+    known how much of the heap lives, ``low``, the least that was in use at any sample, the time in collections says how
+    much of the rest is needed: a collection frees ``used - low``, and with a part of that there are as many more
+    collections. As P1 does, it goes by what two windows on end have in common. Where that is less,
+    ``heap = (low + (used - low) * gc_fraction / gc_limit) / OLD_PART * (1 + margin)``.
 
     Sage (LinkedIn), "Safe scaledown": bounded by heap-committed, at the cost of some over-allocation.
 
@@ -31,6 +37,13 @@ class HeapDown:
     >>> verdict = HeapDown().judge(SizingContext(EngineShape(1, 2048, 384), usage, SizingSettings()))
     >>> round(verdict.decision.total), verdict.reason
     (618, 'the JVM has committed 600 MB and used at most 500 MB of 2,048 MB')
+    >>> for window in range(8, 16):
+    ...     seen = UsageSignal(15.0 * window, heap_used_mb=500.0, heap_committed_mb=600.0, heap_low_mb=200.0,
+    ...                        gc_fraction=0.02)
+    ...     usage.add(seen, cores=2, slots=2, is_clean=True)
+    >>> verdict = HeapDown().judge(SizingContext(EngineShape(1, 2048, 384), usage, SizingSettings()))
+    >>> round(verdict.decision.total), verdict.reason
+    (402, '200 MB live and collections, of 300 MB each, take 2.0 % of the time: 390 MB of 2,048 MB do')
     """
 
     name: ClassVar[str] = "P5"
@@ -45,7 +58,7 @@ class HeapDown:
         committed, used = _committed(context, watched), usage.peak("heap_used_mb", watched)
         figures: dict[str, float | None] = {
             "heap_mb": shape.heap_mb, "heap_committed_mb": committed, "heap_used_peak_mb": used,
-            "gc_fraction": usage.quantile("gc_fraction", settings.quantile), "windows": usage.clean_windows,
+            "gc_fraction": usage.sustained("gc_fraction", watched, CONFIRM_WINDOWS), "windows": usage.clean_windows,
         }  # fmt: skip
         if usage.clean_windows < watched:
             return silent(self, f"{usage.clean_windows} of {watched} quiet windows watched", figures)
@@ -53,12 +66,29 @@ class HeapDown:
             return silent(self, "there are to be fewer cores first: those that stay share the memory", figures)
         if committed is None or used is None:
             return silent(self, "committed or used heap is not known", figures)
-        wanted = max(committed, used) * (1 + settings.margin)
+        lived_in = _lived_in(context, used, watched)
+        figures |= {"heap_low_mb": usage.low("heap_low_mb", watched), "heap_lived_in_mb": lived_in}
+        taken = max(committed, used)
+        needed = taken if lived_in is None else min(taken, lived_in)
+        wanted = needed * (1 + settings.margin)
         if wanted > shape.heap_mb * (1 - settings.min_saving):
             return silent(self, f"{wanted:,.0f} MB of {shape.heap_mb:,} MB are needed", figures)
         reason = f"the JVM has committed {committed:,.0f} MB and used at most {used:,.0f} MB of {shape.heap_mb:,} MB"
+        low, share = figures["heap_low_mb"], figures["gc_fraction"]
+        if needed < taken and low is not None and share is not None:
+            often = f"collections, of {used - low:,.0f} MB each, take {share:.1%} of the time".replace("%", " %")
+            reason = f"{low:,.0f} MB live and {often}: {needed:,.0f} MB of {shape.heap_mb:,} MB do"
         expected = {"gc_fraction": settings.gc_limit}
         return decided(self, wanted * shape.executors, reason, figures, expected)
+
+
+def _lived_in(context: SizingContext, used_mb: float, windows: int) -> float | None:
+    """Heap with which collections take the time that they may; None where it is unknown how much of it lives."""
+    usage, settings = context.usage, context.settings
+    low, share = usage.low("heap_low_mb", windows), usage.sustained("gc_fraction", windows, CONFIRM_WINDOWS)
+    if low is None or share is None:
+        return None
+    return (low + max(0.0, used_mb - low) * min(1.0, share / settings.gc_limit)) / OLD_PART
 
 
 def _committed(context: SizingContext, windows: int) -> float | None:

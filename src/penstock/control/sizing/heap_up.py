@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from penstock.control.sizing.base import (
     CONFIRM_WINDOWS,
+    OLD_PART,
     SizingContext,
     above,
     decided,
@@ -25,6 +26,9 @@ class HeapUp:
     what lives in it, so twice the collections need about twice that distance; the step limit holds the rest. Where an
     executor was lost for want of heap, or more than half of the time is gone, nothing can be told of the need and the
     factor is the step limit.
+
+    A JVM that has never used ``OLD_PART`` of its heap does not collect for want of heap: it begins with little, and
+    collects all of it each time before it takes more. More heap would change nothing of that.
 
     Sage (LinkedIn), table 1: heap allocation before total memory, by heap utilisation, GC time and frequency; P1 to P3
     multiply.
@@ -64,8 +68,13 @@ class HeapUp:
         share = min(shares)
         if share <= above(settings.gc_limit, settings):
             return silent(self, f"garbage collection took {share:.1%}, at most {settings.gc_limit:.0%}", figures)
-        factor = settings.step_limit if share > _HALF_OF_TIME else step(share / settings.gc_limit, settings)
         what = f"garbage collection took {share:.0%} of the time, more than {settings.gc_limit:.0%}".replace("%", " %")
+        used = usage.most("heap_used_mb")
+        if used is not None and used < OLD_PART * shape.heap_mb:
+            return silent(
+                self, f"{what}, with {used:,.0f} of {shape.heap_mb:,} MB ever used: not for want of it", figures
+            )
+        factor = settings.step_limit if share > _HALF_OF_TIME else step(share / settings.gc_limit, settings)
         return self._decide(context, factor, what, figures)
 
     def _decide(self, context: SizingContext, factor: float, what: str, figures: dict[str, float | None]) -> Verdict:

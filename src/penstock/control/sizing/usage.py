@@ -19,6 +19,7 @@ Figure = str
 _FIGURES: dict[Figure, Callable[[UsageSignal], float | None]] = {
     "heap_used_mb": lambda seen: seen.heap_used_mb,
     "heap_committed_mb": lambda seen: seen.heap_committed_mb,
+    "heap_low_mb": lambda seen: seen.heap_low_mb,
     "gc_fraction": lambda seen: None if seen.gc_fraction is None else seen.gc_fraction * steady_part(seen),
     "memory_used_mb": lambda seen: seen.memory_used_mb,
     "likely_resident_mb": lambda seen: seen.likely_resident_mb,
@@ -119,6 +120,28 @@ class Usage:
         values = [values[name] for time_s, values in newest if time_s > since_s and name in values]
         return max(values, default=None)
 
+    def low(self, name: Figure, windows: int) -> float | None:
+        """The smallest value of a figure in the last quiet windows; of their two halves the one that is higher.
+
+        What grows is low in the older half only; None where one of the halves tells nothing.
+        """
+        since_s = self._forgotten_s.get(name, -math.inf)
+        newest = list(self._clean)[-windows:]
+        middle = len(newest) // 2
+        halves = [
+            [values[name] for time_s, values in half if time_s > since_s and name in values]
+            for half in (newest[:middle], newest[middle:])
+        ]
+        return max(min(half) for half in halves) if all(halves) else None
+
+    def sustained(self, name: Figure, windows: int, count: int) -> float | None:
+        """The most that a figure was through ``count`` of the last quiet windows on end; None where that is unknown."""
+        since_s = self._forgotten_s.get(name, -math.inf)
+        newest = list(self._clean)[-windows:]
+        values = [values[name] for time_s, values in newest if time_s > since_s and name in values]
+        runs = [min(values[begin : begin + count]) for begin in range(len(values) - count + 1)]
+        return max(runs, default=None)
+
     def need(self, name: Figure, part: float, windows: int) -> float | None:
         """What a smaller size has to cover: the quantile over all windows, and the peak of the last ones."""
         quantile, peak = self.quantile(name, part), self.peak(name, windows)
@@ -129,6 +152,11 @@ class Usage:
         newest = list(self.recent)[-count:]
         values = [value for seen in newest if (value := figure_of(seen, name)) is not None]
         return values if len(values) == count else None
+
+    def most(self, name: Figure) -> float | None:
+        """The largest value of a figure since the last change, quiet or not."""
+        values = [value for seen in self.recent if (value := figure_of(seen, name)) is not None]
+        return max(values, default=None)
 
     def newest(self, name: Figure) -> float | None:
         """The newest value of a figure."""

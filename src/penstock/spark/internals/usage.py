@@ -76,12 +76,17 @@ def task_cpus(spark: SparkSession) -> int:
 
 @dataclass(frozen=True, slots=True)
 class JobWork:
-    """What the finished jobs of a group did: CPU time, task time and bytes that were spilled to disk."""
+    """What the finished jobs of a group did: CPU time, task time and bytes that were spilled to disk.
+
+    ``heap_low_bytes`` is the least heap that was in use at a heartbeat while a stage of these ran; None where there was
+    none. Spark keeps the peak of each stage, and of a short one that is the one sample that fell into it.
+    """
 
     cpu_s: float
     run_s: float
     spilled_bytes: int
     last_job: int
+    heap_low_bytes: int | None = None
 
 
 def job_work(spark: SparkSession, group: str, after_job: int) -> JobWork:
@@ -90,6 +95,7 @@ def job_work(spark: SparkSession, group: str, after_job: int) -> JobWork:
 
     store = context_of(spark).statusStore()
     cpu_s, run_s, spilled, last = 0.0, 0.0, 0, after_job
+    heaps: list[int] = []
     for job_id in sorted(spark.sparkContext.statusTracker().getJobIdsForGroup(group)):
         if job_id <= after_job:
             continue
@@ -104,5 +110,12 @@ def job_work(spark: SparkSession, group: str, after_job: int) -> JobWork:
         cpu_s += sum(attempt.executorCpuTime() for attempt in attempts) / 1e9
         run_s += sum(attempt.executorRunTime() for attempt in attempts) / 1000.0
         spilled += sum(int(attempt.diskBytesSpilled()) for attempt in attempts)
+        heaps += [heap for attempt in attempts if (heap := _sampled_heap(attempt))]
         last = job_id
-    return JobWork(cpu_s, run_s, spilled, last)
+    return JobWork(cpu_s, run_s, spilled, last, min(heaps, default=None))
+
+
+def _sampled_heap(attempt: JavaObject) -> int:
+    """Heap of the fullest executor at the heartbeats of a stage, in bytes; 0 where none fell into it."""
+    peaks = attempt.peakExecutorMetrics()
+    return int(peaks.get().getMetricValue("JVMHeapMemory")) if peaks.isDefined() else 0
