@@ -13,15 +13,15 @@ class HeapDown:
 
     ``heap = max(peak(committed), peak(used)) * (1 + margin)`` over the windows watched. What is committed is what the
     JVM took for live objects, bookkeeping and collections that are rare enough for it; a heap of that size changes
-    nothing of what it does. So one step is enough and none has to be taken back. Never below the peak of the use that
-    was seen. Where the committed heap is not told, the resident part of the JVM without its native memory stands for
+    nothing of what it does. So one step is enough and none has to be taken back. Where the committed heap is not told, the resident part of the JVM without its native memory stands for
     it.
 
     What a JVM commits it commits by rules of its own, such as a part of the host's memory to begin with. Where it is
     known how much of the heap lives, ``low``, the least that was in use at any sample, the time in collections says how
     much of the rest is needed: a collection frees ``used - low``, and with a part of that there are as many more
     collections. As P1 does, it goes by what two windows on end have in common. Where that is less,
-    ``heap = (low + (used - low) * gc_fraction / gc_limit) / OLD_PART * (1 + margin)``.
+    ``heap = (low + (used - low) * gc_fraction / gc_limit) / OLD_PART * (1 + margin)``: never below what lived at the
+    last peak, and the room that its collections need. That may be below the peak of the use, most of which is garbage.
 
     Sage (LinkedIn), "Safe scaledown": bounded by heap-committed, at the cost of some over-allocation.
 
