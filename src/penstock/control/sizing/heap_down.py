@@ -13,8 +13,8 @@ class HeapDown:
 
     ``heap = max(peak(committed), peak(used)) * (1 + margin)`` over the windows watched. What is committed is what the
     JVM took for live objects, bookkeeping and collections that are rare enough for it; a heap of that size changes
-    nothing of what it does. So one step is enough and none has to be taken back. Where the committed heap is not told, the resident part of the JVM without its native memory stands for
-    it.
+    nothing of what it does. So one step is enough and none has to be taken back. Where the committed heap is not told,
+    the resident part of the JVM without its native memory stands for it.
 
     What a JVM commits it commits by rules of its own, such as a part of the host's memory to begin with. Where it is
     known how much of the heap lives, ``low``, the least that was in use at any sample, the time in collections says how
