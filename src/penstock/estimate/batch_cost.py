@@ -143,7 +143,7 @@ class BatchCostTracker:
         (False, 112)
         >>> tracker.on_batch(rows=16_000, core_s=2.4)
         >>> tracker.is_told_apart, round(1e6 * tracker.row_core_s), round(tracker.costs(1.0).fixed_core_s, 1)
-        (True, 101, 0.8)
+        (True, 102, 0.8)
         """
         fixed_s, row_s = self.fixed_core_s, self.row_core_s
         if self._split is None or self.is_told_apart:
