@@ -127,8 +127,8 @@ def test_every_view_shows_a_running_query_and_changes_it(browser: Browser, runni
         page.fill(".side input[name=latency_s]", "6.5")
         page.fill(".side input[name=minimum_accuracy]", "40")
         page.click("button:has-text('Set goal')")
-        assert wait_for(lambda: newest_goal(pen) == 6.5)
-        page.wait_for_selector(".why li:has-text('results within 6.5 s')", timeout=20_000)
+        assert wait_for(lambda: newest_goal(pen) == 6.5, within_s=60.0)
+        page.wait_for_selector(".why li:has-text('results within 6.5 s')", timeout=60_000)
         logic = pen.loop.logic.query(QueryName("clicks"))
         assert logic is not None
         assert (logic.goal.latency_s, logic.goal.minimum_accuracy) == (6.5, 0.4)

@@ -170,18 +170,20 @@ export class QueryView {
       h("label", {}, "Latency, s", inputs.latency_s), h("label", {}, "Minimum accuracy, %", inputs.minimum_accuracy), h("label", {}, "Priority, 1 to 100", inputs.priority), hint,
       h("div", { class: "row" }, h("button", { type: "button", class: "quiet", click: () => { this.form.isEdited = false; this.fillGoal(); } }, "Undo"), h("button", { type: "submit", class: "primary" }, "Set goal")));
     const form = h("form", { class: "form", input: () => { this.form.isEdited = true; }, submit: (event) => { event.preventDefault(); this.setGoal(); } }, fieldset);
-    this.form = { form, inputs, fieldset, hint, isEdited: false };
+    this.form = { form, inputs, fieldset, hint, isEdited: false, isFilled: false };
     return h("section", { class: "panel" }, h("header", {}, h("h2", {}, "Goal")), form);
   }
 
-  /** Shows what stands, unless somebody is writing. */
+  /** Shows what stands, unless somebody is writing; who was faster than the first answer finds the other fields filled. */
   fillGoal() {
     const goal = this.told?.goal;
-    if (!goal || this.form.isEdited) return;
-    const { inputs } = this.form;
-    inputs.latency_s.value = goal.latency_s ?? "";
-    inputs.minimum_accuracy.value = Number((100 * goal.minimum_accuracy).toPrecision(6));
-    inputs.priority.value = goal.priority;
+    const { form } = this;
+    if (!goal || (form.isEdited && form.isFilled)) return;
+    const stands = { latency_s: goal.latency_s ?? "", minimum_accuracy: Number((100 * goal.minimum_accuracy).toPrecision(6)), priority: goal.priority };
+    for (const [name, value] of Object.entries(stands)) {
+      if (!form.isEdited || form.inputs[name].value === "") form.inputs[name].value = value;
+    }
+    form.isFilled = true;
   }
 
   async setGoal() {
