@@ -27,10 +27,6 @@ that is overhead in truth costs the most of them.
 """
 _BELIEVED_ERRORS = 1.5
 """Errors of the cost of rows by which whole batches get the benefit of the doubt: the truth is beyond in one of 15."""
-COST_KNOWN_PART = 0.25
-"""Part of the cost of a row within which it must be known: what fits is then known as well."""
-PROBE_PART_OF_GOAL = 0.9
-"""Part of the goal that a batch may take, by what is believed, that is to tell overhead from cost."""
 
 
 @dataclass(frozen=True, slots=True)

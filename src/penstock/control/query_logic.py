@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from penstock.control import wording
 from penstock.control.batch_length import MOST_OVERHEAD_PART, keeping_up_s, longest_in_time_s, useful_length_s
 from penstock.control.feasibility import Capacity, Feasibility, FeasibilityState
-from penstock.control.keep_choice import COST_KNOWN_PART, PROBE_PART_OF_GOAL, PlannedLoad
+from penstock.control.keep_choice import PlannedLoad
 from penstock.control.keep_ratio import KeepController, KeepState
 from penstock.control.limits import SourceLimits, SourceState
 from penstock.control.target import target_batch_s
+from penstock.estimate.batch_cost import LARGEST_BATCH_DECAY
 from penstock.estimate.batch_time import READ_PART, BatchTimeModel, BatchTimeState, Drift
 from penstock.model.decision import Decision, Fault, Infeasible
 from penstock.model.evolve import evolve
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from penstock.model.decision import KeepRatio
     from penstock.settings import AdmissionSettings, SheddingSettings
 
-_LARGEST_BATCH_DECAY = 0.99
 _CERTAIN_WITHIN = 0.15
 _BATCHES_TO_KNOW = 6
 """Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
 _SURE_DEVIATIONS = 2.0
 """A batch larger than any before must be within the goal even if costs are off by so much: 97.7 % of cases."""
+_PROBE_PART = 0.9
+"""Part of the goal that a batch may take that is to tell overhead from cost."""
 _SAME_RATIO = 1e-9
 _SHED = 0.999
 
@@ -309,8 +311,8 @@ class QueryLogic:
             self._keep.learn(signal)
         if self._state.batches > 0 and signal.started_s >= self._state.cores_changed_s:
             self._batch_time.update(signal.rows, signal.work_rows, contention * signal.duration_s)
-        largest = max(float(signal.work_rows), self._state.largest_batch_rows * _LARGEST_BATCH_DECAY)
-        largest_read = max(float(signal.rows), self._state.largest_read_rows * _LARGEST_BATCH_DECAY)
+        largest = max(float(signal.work_rows), self._state.largest_batch_rows * LARGEST_BATCH_DECAY)
+        largest_read = max(float(signal.rows), self._state.largest_read_rows * LARGEST_BATCH_DECAY)
         self._update(batches=self._state.batches + 1, largest_batch_rows=largest, largest_read_rows=largest_read)
 
     def set_enforced(self, *, enforced: bool) -> None:
@@ -453,9 +455,9 @@ class QueryLogic:
         sure_rows = self._batch_time.surely_within(
             longest_s, 1.0, at_most_rows=min(fits_rows, most_rows), deviations=_SURE_DEVIATIONS
         )
-        if self._batch_time.row_error_part <= COST_KNOWN_PART or not signal.lag_rows:
+        if self._batch_time.is_told_apart or not signal.lag_rows:
             return max(1.0, sure_rows)
-        probe_rows = signal.work_rows * PROBE_PART_OF_GOAL * longest_s / signal.duration_s
+        probe_rows = signal.work_rows * _PROBE_PART * longest_s / signal.duration_s
         return max(1.0, sure_rows, min(probe_rows, most_rows))
 
     def _is_known(self, fits_rows: float) -> bool:

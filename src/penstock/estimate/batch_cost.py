@@ -9,7 +9,8 @@ from penstock.estimate.rls import RecursiveLeastSquares
 # How much an older batch counts, from batch to batch: in the level of costs, and in how they split.
 _KEEP = 0.75
 _FORGETTING = 0.9
-_LARGEST_KEEP = 0.99
+LARGEST_BATCH_DECAY = 0.99
+"""What is left of the largest batch yet seen, from batch to batch: what was possible once may be so no more."""
 _FIRST_FIXED_SHARE = 0.3
 """What is believed of the first batch: this part of its cost was fixed.
 
@@ -20,7 +21,7 @@ they are taken for dear and are not, batches stay small, and nothing does.
 _DROPPED_PART = 0.1
 # How far batches of equal size may lie apart, as a part of their cost.
 _NOISE = 0.15
-_TOLD_APART = 0.25
+TOLD_APART = 0.25
 """Error of the cost of a row, as a part of it, from which on that is told apart from the fixed cost.
 
 Nine in ten batches then cost what is expected of them within half of it, and a plan by it is off by less than the
@@ -120,7 +121,7 @@ class BatchCostTracker:
     @property
     def is_told_apart(self) -> bool:
         """Whether it is known what a row costs beside what a batch does: batches of one size do not tell."""
-        return self._split is not None and self._row_error_s <= _TOLD_APART * self.row_core_s
+        return self._split is not None and self._row_error_s <= TOLD_APART * self.row_core_s
 
     def costs(self, optimism: float) -> CoreCosts:
         """Fixed cost and cost of a row, of all that batches so far leave open what is believed, or the best of it.
@@ -173,7 +174,7 @@ class BatchCostTracker:
             regressor = (own.batches, own.rows + own.dropped, own.rows)
             self._split.update(regressor, core_s, noise_variance=noise, forgetting=_FORGETTING)
         self._recent = self._recent.plus(own, keep=_KEEP)
-        self.largest_rows = max(own.rows / own.batches, _LARGEST_KEEP * self.largest_rows)
+        self.largest_rows = max(own.rows / own.batches, LARGEST_BATCH_DECAY * self.largest_rows)
         self._split.hold_above((0.0, self._least_row_s, 0.0))
 
     @property

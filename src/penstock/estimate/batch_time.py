@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from penstock.estimate.batch_cost import TOLD_APART
 from penstock.estimate.bisection import largest_that_holds
 from penstock.estimate.rls import RecursiveLeastSquares, RlsState
 from penstock.model.evolve import evolve
@@ -157,14 +158,14 @@ class BatchTimeModel:
         return self._filter.theta[0]
 
     @property
-    def overhead_error_s(self) -> float:
-        """How far off the overhead may be: batches of one size do not tell it from the cost of rows."""
-        return self._filter.standard_errors()[0]
+    def row_error_s(self) -> float:
+        """How far off the cost of a kept row may be."""
+        return self._filter.standard_errors()[1]
 
     @property
-    def row_error_part(self) -> float:
-        """How far off the cost of a kept row may be, as a part of it."""
-        return self._filter.standard_errors()[1] / max(self._filter.theta[1], _MIN_ROW_S)
+    def is_told_apart(self) -> bool:
+        """Whether it is known what a row costs beside what a batch does: batches of one size do not tell."""
+        return self.row_error_s <= TOLD_APART * self._filter.theta[1]
 
     @property
     def read_cost_s(self) -> float:
@@ -204,7 +205,7 @@ class BatchTimeModel:
         (True, 1.0)
         """
         row_s = self.read_cost_s + self.work_cost_s
-        less_s = max(_MIN_ROW_S, row_s - errors * self._filter.standard_errors()[1])
+        less_s = max(_MIN_ROW_S, row_s - errors * self.row_error_s)
         overhead_s = self._filter.given(1, less_s)[0]
         return max(self.overhead_s, overhead_s), less_s
 
