@@ -155,9 +155,9 @@ class Answering:
                 known = self._on_record(watched, question, self._directive(watched, question.batch_id))
                 if known is not None:
                     watched.remember(key, known)
-            if question.operator is None and watched.is_governed:
-                planned = watched.planned(question.batch_id)
-                counts.expect(question.run_id, question.batch_id, None if planned is None else planned.rows)
+                if question.operator is None and watched.is_governed:
+                    planned = watched.planned(question.batch_id)
+                    counts.expect(question.run_id, question.batch_id, None if planned is None else planned.rows)
             pools.ask_for(question.run_id, None if known is None else self._priority(watched))
             return known
 

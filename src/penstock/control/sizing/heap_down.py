@@ -56,9 +56,10 @@ class HeapDown:
         settings, usage, shape = context.settings, context.usage, context.shape
         watched = windows_to_watch(settings)
         committed, used = _committed(context, watched), usage.peak("heap_used_mb", watched)
+        low, share = usage.low("heap_low_mb", watched), usage.sustained("gc_fraction", watched, CONFIRM_WINDOWS)
         figures: dict[str, float | None] = {
             "heap_mb": shape.heap_mb, "heap_committed_mb": committed, "heap_used_peak_mb": used,
-            "gc_fraction": usage.sustained("gc_fraction", watched, CONFIRM_WINDOWS), "windows": usage.clean_windows,
+            "heap_low_mb": low, "gc_fraction": share, "windows": usage.clean_windows,
         }  # fmt: skip
         if usage.clean_windows < watched:
             return silent(self, f"{usage.clean_windows} of {watched} quiet windows watched", figures)
@@ -66,29 +67,20 @@ class HeapDown:
             return silent(self, "there are to be fewer cores first: those that stay share the memory", figures)
         if committed is None or used is None:
             return silent(self, "committed or used heap is not known", figures)
-        lived_in = _lived_in(context, used, watched)
-        figures |= {"heap_low_mb": usage.low("heap_low_mb", watched), "heap_lived_in_mb": lived_in}
-        taken = max(committed, used)
-        needed = taken if lived_in is None else min(taken, lived_in)
+        needed = max(committed, used)
+        reason = f"the JVM has committed {committed:,.0f} MB and used at most {used:,.0f} MB of {shape.heap_mb:,} MB"
+        if low is not None and share is not None:
+            lived_in = (low + max(0.0, used - low) * min(1.0, share / settings.gc_limit)) / OLD_PART
+            figures["heap_lived_in_mb"] = lived_in
+            if lived_in < needed:
+                needed = lived_in
+                often = f"collections, of {used - low:,.0f} MB each, take {share:.1%} of the time".replace("%", " %")
+                reason = f"{low:,.0f} MB live and {often}: {needed:,.0f} MB of {shape.heap_mb:,} MB do"
         wanted = needed * (1 + settings.margin)
         if wanted > shape.heap_mb * (1 - settings.min_saving):
             return silent(self, f"{wanted:,.0f} MB of {shape.heap_mb:,} MB are needed", figures)
-        reason = f"the JVM has committed {committed:,.0f} MB and used at most {used:,.0f} MB of {shape.heap_mb:,} MB"
-        low, share = figures["heap_low_mb"], figures["gc_fraction"]
-        if needed < taken and low is not None and share is not None:
-            often = f"collections, of {used - low:,.0f} MB each, take {share:.1%} of the time".replace("%", " %")
-            reason = f"{low:,.0f} MB live and {often}: {needed:,.0f} MB of {shape.heap_mb:,} MB do"
         expected = {"gc_fraction": settings.gc_limit}
         return decided(self, wanted * shape.executors, reason, figures, expected)
-
-
-def _lived_in(context: SizingContext, used_mb: float, windows: int) -> float | None:
-    """Heap with which collections take the time that they may; None where it is unknown how much of it lives."""
-    usage, settings = context.usage, context.settings
-    low, share = usage.low("heap_low_mb", windows), usage.sustained("gc_fraction", windows, CONFIRM_WINDOWS)
-    if low is None or share is None:
-        return None
-    return (low + max(0.0, used_mb - low) * min(1.0, share / settings.gc_limit)) / OLD_PART
 
 
 def _committed(context: SizingContext, windows: int) -> float | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.estimate.decaying_histogram import DecayingHistogram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from penstock.model.sizing import UsageSignal
 
@@ -115,32 +115,28 @@ class Usage:
 
     def peak(self, name: Figure, windows: int = _KEPT_WINDOWS) -> float | None:
         """The largest value of a figure in the last quiet windows, since it was last forgotten."""
-        since_s = self._forgotten_s.get(name, -math.inf)
-        newest = list(self._clean)[-windows:]
-        values = [values[name] for time_s, values in newest if time_s > since_s and name in values]
-        return max(values, default=None)
+        return max(self._quiet(name, list(self._clean)[-windows:]), default=None)
 
     def low(self, name: Figure, windows: int) -> float | None:
         """The smallest value of a figure in the last quiet windows; of their two halves the one that is higher.
 
         What grows is low in the older half only; None where one of the halves tells nothing.
         """
-        since_s = self._forgotten_s.get(name, -math.inf)
         newest = list(self._clean)[-windows:]
         middle = len(newest) // 2
-        halves = [
-            [values[name] for time_s, values in half if time_s > since_s and name in values]
-            for half in (newest[:middle], newest[middle:])
-        ]
+        halves = [self._quiet(name, half) for half in (newest[:middle], newest[middle:])]
         return max(min(half) for half in halves) if all(halves) else None
 
     def sustained(self, name: Figure, windows: int, count: int) -> float | None:
         """The most that a figure was through ``count`` of the last quiet windows on end; None where that is unknown."""
-        since_s = self._forgotten_s.get(name, -math.inf)
-        newest = list(self._clean)[-windows:]
-        values = [values[name] for time_s, values in newest if time_s > since_s and name in values]
+        values = self._quiet(name, list(self._clean)[-windows:])
         runs = [min(values[begin : begin + count]) for begin in range(len(values) - count + 1)]
         return max(runs, default=None)
+
+    def _quiet(self, name: Figure, windows: Iterable[tuple[float, dict[Figure, float]]]) -> list[float]:
+        """A figure in some quiet windows, of those that tell it since it was last forgotten."""
+        since_s = self._forgotten_s.get(name, -math.inf)
+        return [values[name] for time_s, values in windows if time_s > since_s and name in values]
 
     def need(self, name: Figure, part: float, windows: int) -> float | None:
         """What a smaller size has to cover: the quantile over all windows, and the peak of the last ones."""
