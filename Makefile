@@ -36,7 +36,7 @@ format: $(READY) ## format the code and fix what ruff can fix
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY) ## measure what Penstock achieves and what it costs
+bench: $(READY) ## measure what needs no broker and no cluster: what Penstock achieves and what it costs
 	@$(WITH_JAVA) $(BIN)/penstock bench
 
 docs: $(READY) ## generate docs/reference from the code, and build the site into artifacts/site

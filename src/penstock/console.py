@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON object instead of text.")]
-__all__ = ["AsJson", "local_time", "print_json", "print_json_line", "print_json_rows", "print_table", "short_number"]
+__all__ = [
+    "AsJson",
+    "cell",
+    "local_time",
+    "print_json",
+    "print_json_line",
+    "print_json_rows",
+    "print_table",
+    "short_number",
+]
 
 # In a pipe every row of a table stays on one line, however long, so that grep and less see whole rows.
 _PIPE_WIDTH_COLUMNS = 10_000
@@ -42,6 +51,19 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         table.add_row(*(clean(cell) for cell in row))
     width = None if sys.stdout.isatty() else _PIPE_WIDTH_COLUMNS
     Console(markup=False, highlight=False, emoji=False, width=width).print(table)
+
+
+def cell(value: object) -> str:
+    """A figure of a benchmark as a table shows it.
+
+    Examples
+    --------
+    >>> cell(0.12345), cell([1, 2]), cell(None), cell(7)
+    ('0.123', '1, 2', '-', '7')
+    """
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else "-" if value is None else str(value)
 
 
 def print_json_rows(head: Mapping[str, object], rows: Iterable[Mapping[str, object]]) -> None:

@@ -102,7 +102,7 @@ app.callback(help=_help_of(penstock))(penstock)
 for _name, _command in _COMMANDS.items():
     app.command(_name, help=_help_of(_command))(_command)
 for _name, _group, _callback in (
-    ("bench", bench.app, bench.every),
+    ("bench", bench.app, bench.usual),
     ("cluster", cluster.app, cluster.cluster),
     ("engine", engine.app, engine.engine),
     ("experiment", experiment.app, experiment.experiment),
