@@ -30,7 +30,7 @@ from penstock.spark.load_rows import LoadTruth
 from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -174,7 +174,17 @@ def _work_capacity(spark: SparkSession, limit_rows: int, target_s: float) -> Wor
         return [batch for batch, _ in found]
 
     rows = measure_at(run_batches, limit_rows, target_s=target_s, near=_NEAR, batches=_CAPACITY_BATCHES)
-    return WorkCapacity(rows, sum(units[batch.batch_id] for batch in rows.batches) / rows.busy_s, target_s)
+    return WorkCapacity(rows, _units_per_s([(batch, units[batch.batch_id]) for batch in rows.batches]), target_s)
+
+
+def _units_per_s(batches: Sequence[tuple[BatchRecord, int]]) -> float:
+    """Work of batches one after another over the time from the first one's start to the last one's end.
+
+    What passes between two batches counts, on both sides of a comparison.
+    """
+    if not batches:
+        return 0.0
+    return sum(units for _, units in batches) / (batches[-1][0].finished_s - batches[0][0].started_s)
 
 
 def _batches(spark: SparkSession, limit_rows: int, count: int) -> list[tuple[BatchRecord, int]]:
@@ -235,10 +245,7 @@ def _result(
         policy, [batch for batch, _ in batches], truth,
         goal_s=goal.latency_s, began_s=began_s, ended_s=began_s + seconds,
     )  # fmt: skip
-    # The work of whole batches over the time that they took, one right after another since the step.
-    overloaded = [(batch, units) for batch, units in batches if batch.started_s >= began_s]
-    busy_s = overloaded[-1][0].finished_s - overloaded[0][0].started_s if overloaded else 0.0
-    units_per_s = sum(units for _, units in overloaded) / busy_s if busy_s else 0.0
+    units_per_s = _units_per_s([(batch, units) for batch, units in batches if batch.started_s >= began_s])
     end_offset = max((batch.end_offset for batch, _ in batches), default=0)
     estimates, covered, error = _held_against_truth(spark, query.name or "", truth, began_s, end_offset)
     return PolicyResult(policy, measured, units_per_s, capacity.units_per_s, estimates, covered, error)
