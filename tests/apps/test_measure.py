@@ -55,6 +55,17 @@ def test_rows_before_the_beginning_count_for_nothing() -> None:
     assert (found.offered_rows, found.read_rows, found.processed_rows, found.lag_end_rows) == (250, 150, 75, 100)
 
 
+def test_control_is_reached_with_the_first_batch_in_time() -> None:
+    """One batch is late, the second is not, and a third that is late again counts as out of control."""
+    batches = [
+        batch(0, 0, 100, started_s=3.0, duration_s=1.0, kept=100),
+        batch(1, 100, 400, started_s=4.0, duration_s=0.5, kept=60),
+        batch(2, 400, 450, started_s=9.0, duration_s=0.5, kept=50),
+    ]
+    row = measure("run", batches, truth(), goal_s=3.6, began_s=EPOCH_S, ended_s=EPOCH_S + 9.5).row()
+    assert (row["batches_to_control"], row["batches_out_of_control"]) == (1, 2)
+
+
 def test_a_run_without_batches_has_only_lag() -> None:
     """Nothing finished: everything offered waits."""
     found = measure("run", [], truth(), goal_s=1.0, began_s=EPOCH_S, ended_s=EPOCH_S + 3)

@@ -137,6 +137,7 @@ def figures(result: DemoResult) -> list[tuple[str, list[str]]]:
             "event latency p50 / p95 / max, s",
             lambda run: _three(run.latency.p50_s, run.latency.p95_s, run.latency.max_s),
         ),
+        line("batches from the step until 95 % of rows are in time", _to_control),
         line("lag at the end, rows", lambda run: f"{run.lag_end_rows:,}"),
         line("useful rows per second (within the goal)", lambda run: f"{run.useful_rows_per_s:,.0f}"),
         fraud("fraudsters found (patterns 1 and 2)", lambda run: f"{run.found} of {run.fraudsters}"),
@@ -144,6 +145,10 @@ def figures(result: DemoResult) -> list[tuple[str, list[str]]]:
         fraud("their records: reported", lambda run: f"{run.estimate:,.0f}"),
         fraud("95 % intervals that hold the truth", _covered),
     ]
+
+
+def _to_control(run: Measured) -> str:
+    return str(run.batches_to_control) if run.batches_to_control < len(run.batches) else "never"
 
 
 def _covered(fraud: FraudSummary) -> str:

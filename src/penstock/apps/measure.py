@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.spark.load_rows import LoadTruth
 
 _SAMPLES_PER_BATCH = 400
+_IN_CONTROL = 0.05
+"""A batch is in control when no more than this part of its kept rows is out too late: the goal is that of 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,15 @@ class Measured:
     batches: tuple[BatchRecord, ...]
     latency_by_batch_s: tuple[tuple[float, float, float], ...]
     """Per batch: when it was done, and the median and largest latency of its rows."""
+    late_by_batch: tuple[float, ...] = ()
+    """Per batch: the part of its kept rows that was out later than the goal."""
+
+    @property
+    def batches_to_control(self) -> int:
+        """Batches from the beginning until the first of which 95 % of the kept rows were out in time."""
+        return next(
+            (number for number, late in enumerate(self.late_by_batch) if late <= _IN_CONTROL), len(self.batches)
+        )
 
     @property
     def useful_rows_per_s(self) -> float:
@@ -124,6 +135,8 @@ class Measured:
             "latency_max_s": round(self.latency.max_s, 3),
             "lag_end_rows": self.lag_end_rows,
             "useful_rows_per_s": round(self.useful_rows_per_s, 1),
+            "batches_to_control": self.batches_to_control,
+            "batches_out_of_control": sum(late > _IN_CONTROL for late in self.late_by_batch),
         }
 
 
@@ -137,14 +150,16 @@ def measure(
     """
     earlier = truth.rows_by_epoch_s(began_s) if began_s * 1000 > truth.epoch_ms else 0
     counted = [part for batch in batches if (part := _from_offset(batch, earlier)) is not None]
-    latencies, weights, useful, by_batch = [], [], 0.0, []
+    latencies, weights, useful, by_batch, late_by_batch = [], [], 0.0, [], []
     for batch in counted:
         offsets = _sample(batch)
         ages_s = batch.finished_s - truth.arrival_epoch_s(offsets)
         kept = _kept_per_sample(batch, offsets)
         latencies.append(ages_s)
         weights.append(kept)
-        useful += float(kept[ages_s <= goal_s].sum())
+        in_time = float(kept[ages_s <= goal_s].sum())
+        useful += in_time
+        late_by_batch.append(1.0 - in_time / kept.sum() if kept.sum() > 0 else 0.0)
         by_batch.append((batch.finished_s, float(np.median(ages_s)), float(ages_s.max())))
     offered = truth.rows_by_epoch_s(ended_s) - earlier
     durations = np.array([batch.duration_s for batch in counted])
@@ -161,6 +176,7 @@ def measure(
         latency=_percentiles(np.concatenate(latencies or [np.zeros(0)]), np.concatenate(weights or [np.zeros(0)])),
         batches=tuple(counted),
         latency_by_batch_s=tuple(by_batch),
+        late_by_batch=tuple(late_by_batch),
     )
 
 

@@ -28,7 +28,7 @@ class DemoRun:
 
     Examples
     --------
-    >>> DemoRun(1, "alone", 5.0, 4.6, 14.9, 60_000.0, 12_000.0, 0.4, 150.0, 0.3).gain
+    >>> DemoRun(1, "alone", 5.0, 4.6, 14.9, 60_000.0, 12_000.0, 0.4, 1, 150.0, 0.3).gain
     5.0
     """
 
@@ -40,6 +40,7 @@ class DemoRun:
     useful_rows_per_s: float
     plain_useful_rows_per_s: float
     kept: float
+    batches_to_control: int
     took_s: float
     load_average: float
 
@@ -65,6 +66,7 @@ class DemoRun:
             "plain_useful_rows_per_s": round(self.plain_useful_rows_per_s),
             "gain": round(self.gain, 2),
             "kept_ratio": round(self.kept, 3),
+            "batches_to_control": self.batches_to_control,
             "took_s": round(self.took_s, 1),
             "load_average": round(self.load_average, 2),
         }
@@ -107,6 +109,7 @@ def read_run(found: Mapping[str, Any], number: int, beside: str, took_s: float, 
         useful_rows_per_s=governed["useful_rows_per_s"],
         plain_useful_rows_per_s=plain["useful_rows_per_s"],
         kept=governed["kept_fraction"],
+        batches_to_control=governed["batches_to_control"],
         took_s=took_s,
         load_average=load_average,
     )
