@@ -41,3 +41,9 @@ def test_the_cases_are_those_that_the_tables_name() -> None:
     """Every combination, each with its seeds."""
     assert len(step_cases(2)) == 4 * 3 * 3 * 4 * 2
     assert {case.calm_load == case.load for case in constant_cases(1)} == {True}
+
+
+@pytest.mark.parametrize("overhead_s", [0.7, 1.8, 2.5])
+def test_a_run_that_does_the_same_as_plain_counts_the_same(overhead_s: float) -> None:
+    """Of a load that is half of what fits nothing is dropped, and neither luck nor the last batch makes a difference."""
+    assert run_loop(LoopCase(overhead_s, 0.05, 0.5, seed=3, calm_load=0.5)).of_plain == pytest.approx(1.0, abs=0.005)
