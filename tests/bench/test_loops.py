@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.bench.loops import LoopCase, constant_cases, run_loop, run_loops, step_cases, summed_up
+from penstock.bench.loops import (
+    LoopCase,
+    constant_cases,
+    reading_cases,
+    run_loop,
+    run_loops,
+    step_cases,
+    summed_up,
+)
 
 
 @pytest.mark.parametrize("disturbance", ["none", "drift"])
@@ -40,4 +48,32 @@ def test_a_neighbour_in_spells_does_not_take_control_away() -> None:
 def test_the_cases_are_those_that_the_tables_name() -> None:
     """Every combination, each with its seeds."""
     assert len(step_cases(2)) == 4 * 3 * 3 * 4 * 2
+    assert len(reading_cases(2)) == 4 * 3 * 3 * 2
     assert {case.calm_load == case.load for case in constant_cases(1)} == {True}
+
+
+@pytest.mark.parametrize("overhead_s", [0.7, 1.8, 2.5])
+def test_a_run_that_does_the_same_as_plain_counts_the_same(overhead_s: float) -> None:
+    """Of half of what fits nothing is dropped, and neither luck nor the last batch makes a difference."""
+    assert run_loop(LoopCase(overhead_s, 0.05, 0.5, seed=3, calm_load=0.5)).of_plain == pytest.approx(1.0, abs=0.005)
+
+
+@pytest.mark.parametrize(("overhead_s", "load", "seed"), [(1.8, 1.5, 5), (2.2, 3.0, 5), (2.2, 3.0, 7), (2.5, 3.0, 7)])
+def test_half_a_goal_of_overhead_does_not_cost_useful_rows(overhead_s: float, load: float, seed: int) -> None:
+    """Runs in which overhead was long taken for the cost of rows have more rows in time than the query alone."""
+    assert run_loop(LoopCase(overhead_s, 0.15, load, seed=seed, calm_load=load)).of_plain > 1.0
+
+
+@pytest.mark.parametrize("overhead_s", [1.5, 2.0])
+def test_rows_are_not_dropped_where_that_saves_nothing(overhead_s: float) -> None:
+    """Where a row costs its reading and nothing else the query does about what it does alone."""
+    cases = [LoopCase(overhead_s, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(3)]
+    found = run_loops(cases, processes=1)
+    assert min(result.of_plain for result in found) > 0.9
+    assert min(result.kept_ratio for result in found) > 0.85
+
+
+@pytest.mark.parametrize(("noise", "load", "seed"), [(0.12, 3.0, 3), (0.3, 1.5, 2)])
+def test_a_wrong_belief_is_not_for_ever(noise: float, load: float, seed: int) -> None:
+    """Batches that an accident or bad luck made long do not have all rows kept and late for the rest of the run."""
+    assert run_loop(LoopCase(1.0, noise, load, "accidents", seed)).late_ratio < 0.3

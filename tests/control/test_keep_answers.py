@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.control.keep_choice import PlannedLoad, choose_keep_ratio
+from penstock.control.keep_choice import choose_keep_ratio
 from penstock.control.keep_ratio import KeepController
+from penstock.control.planned_load import PlannedLoad
 from penstock.control.priority import KeepBounds
 from penstock.estimate.batch_time import BatchTimeModel
 from penstock.model import BatchSignal, Goal, GuardSignal, QueryName, SourceSignal

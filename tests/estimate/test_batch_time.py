@@ -157,6 +157,18 @@ def test_the_batch_of_which_least_is_known_is_not_believed_most() -> None:
     model.update(17_064, 8_792, 3.6)
     # Two batches, 7,000 rows apart, that may each be off by 0.35 s: half of a second over that.
     assert model.row_error_s > 0.5 * 0.5 / 7_000
-    overhead_s, row_s = model.towards_overhead(1.5)
-    assert overhead_s > model.overhead_s
-    assert row_s < model.read_cost_s + model.work_cost_s
+    doubted = model.costs_if(-1.5)
+    assert doubted.overhead_s > model.overhead_s
+    assert doubted.row_s < model.costs.row_s
+
+
+def test_rows_that_cost_nothing_but_their_reading_are_soon_seen_to() -> None:
+    """A few batches that drop half of their rows and are no shorter tell that dropping saves next to nothing."""
+    model = BatchTimeModel()
+    for rows in (1_000, 4_000, 16_000, 64_000, 30_000, 60_000):
+        model.update(rows, rows, 0.2 + rows * 20e-6)
+    assert model.read_cost_s < 0.2 * model.costs.row_s
+    for _ in range(4):
+        model.update(60_000, 30_000, 1.4)
+    assert model.read_cost_s > 0.8 * model.costs.row_s
+    assert model.predict_s(60_000, 60_000) == pytest.approx(1.4, rel=0.15)

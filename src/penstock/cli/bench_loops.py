@@ -13,6 +13,7 @@ from penstock.console import AsJson, print_json, print_table
 def loops(
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs of every case.")] = 20,
     constant_seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs of every case of constant load.")] = 200,
+    part: Annotated[str, typer.Option(help="Which of them: steps, constant, reading or all.")] = "all",
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -20,23 +21,36 @@ def loops(
 
     Steps of load on engines of any overhead, scatter and disturbance: part of the kept rows that is late, and what is
     kept of what fits. Constant loads: rows out in time each second, over those of the same query without Penstock.
+    Reading: the same for steps of load on queries whose rows cost little beside reading them.
 
     For example:
       penstock bench loops --seeds 2 --constant-seeds 4
-      penstock bench loops --json
+      penstock bench loops --part constant --json
     """
-    from penstock.bench.loops import constant_cases, run_loops, step_cases, summed_up  # noqa: PLC0415 - imports numpy
+    from penstock.bench.loops import (  # noqa: PLC0415 - imports numpy
+        constant_cases,
+        reading_cases,
+        run_loops,
+        step_cases,
+        summed_up,
+    )
 
-    count = processes or os.cpu_count() or 1
-    typer.echo(f"{len(step_cases(seeds))} steps and {len(constant_cases(constant_seeds))} constant loads", err=True)
-    steps = summed_up(run_loops(step_cases(seeds), processes=count), ("overhead_s", "noise", "disturbance"))
-    constant = summed_up(run_loops(constant_cases(constant_seeds), processes=count), ("overhead_s", "load"))
+    parts = {
+        "steps": (step_cases(seeds), ("overhead_s", "noise", "disturbance")),
+        "constant": (constant_cases(constant_seeds), ("overhead_s", "load")),
+        "reading": (reading_cases(seeds), ("overhead_s", "read_part", "load")),
+    }
+    if part not in (*parts, "all"):
+        raise typer.BadParameter(f"one of {', '.join(parts)} or all, not {part!r}", param_hint="--part")
+    tables = {}
+    for name in parts if part == "all" else (part,):
+        cases, keys = parts[name]
+        typer.echo(f"{name}: {len(cases)} runs", err=True)
+        tables[name] = summed_up(run_loops(cases, processes=processes or os.cpu_count() or 1), keys)
     if as_json:
-        print_json(
-            {"bench": "loops", "seeds": seeds, "constant_seeds": constant_seeds, "rows": steps, "constant": constant}
-        )
+        print_json({"bench": "loops", "seeds": seeds, "constant_seeds": constant_seeds, **tables})
         return
-    for rows in (steps, constant):
+    for rows in tables.values():
         print_table(list(rows[0]), [[_text(value) for value in row.values()] for row in rows])
         typer.echo("")
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from penstock.estimate.bisection import largest_that_holds
-
-if TYPE_CHECKING:
-    from penstock.estimate.batch_time import BatchTimeModel
 
 _MIN_PART_OF_GOAL = 0.1
 """Length where a trigger interval leaves no time at all: a batch must have some."""
@@ -135,12 +131,6 @@ def keeping_up_s(overhead_s: float, load: float, interval_s: float, *, overhead_
     if alone_s < interval_s:
         alone_s = min(overhead_s + load * interval_s, interval_s / CATCHING_UP)
     return CATCHING_UP * alone_s
-
-
-def kept_rows_per_s(model: BatchTimeModel, length_s: float, arrival_rows_per_s: float) -> float:
-    """Rows that can be kept each second by batches of a length, of those that arrive."""
-    left = length_s - model.overhead_s - model.read_cost_s * arrival_rows_per_s * length_s
-    return min(arrival_rows_per_s, max(0.0, left) / (model.work_cost_s * length_s))
 
 
 def _normal(value: float) -> float:

@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.control import wording
-from penstock.control.keep_choice import KeepChoice, choose_keep_ratio, held_to_rows
+from penstock.control.keep_choice import choose_keep_ratio, held_to_rows
 from penstock.control.keep_curve import KeepCurve
 from penstock.control.lateness import arrival_delay_s, late_before_s, remember_delay
+from penstock.control.planned_load import KeepChoice
 from penstock.control.priority import KeepBounds
+from penstock.estimate.batch_time import BATCHES_TO_KNOW
 from penstock.model.decision import KeepRatio
 from penstock.model.evolve import evolve
 
 if TYPE_CHECKING:
-    from penstock.control.keep_choice import PlannedLoad
+    from penstock.control.planned_load import PlannedLoad
     from penstock.estimate.batch_time import BatchTimeModel
     from penstock.model import BatchSignal, Goal, GuardSignal, QueryName
     from penstock.settings import SheddingSettings
 
-_BATCHES_TO_KNOW = 6
-"""Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
 _GAIN_WEIGHT = 0.5
 _MIN_GAIN, _MAX_GAIN = 0.01, 2.0
 _BATCHES_IN_FLIGHT = 4
@@ -191,7 +191,7 @@ class KeepController:
         held = held_to_rows(model, load, whole, self._state.bounds.most_rows, **goal)
         kept_rows = min(load.rows, self._state.bounds.most_rows)
         surely_s = model.predict_s(load.rows, kept_rows) + model.uncertainty_s(load.rows, kept_rows)
-        if model.batches < _BATCHES_TO_KNOW or (kept_rows < load.rows and surely_s <= load.batch_s):
+        if model.batches < BATCHES_TO_KNOW or (kept_rows < load.rows and surely_s <= load.batch_s):
             return held
         choice = choose_keep_ratio(model, load, may_doubt=not self._state.doubted, **goal)
         return held_to_rows(model, load, choice, self._state.bounds.most_rows, **goal)

@@ -8,7 +8,7 @@ from penstock.control.batch_length import late_part
 from penstock.estimate.bisection import largest_that_holds
 
 if TYPE_CHECKING:
-    from penstock.control.keep_choice import PlannedLoad
+    from penstock.control.planned_load import PlannedLoad
     from penstock.estimate.batch_time import BatchTimeModel
 
 
@@ -53,7 +53,7 @@ def longest_saved_s(
     Twice what can be done, half of which must be kept: 1.1 s of work a second. A second's rows take 2.2 s if all are
     kept, and 1.3 s at the floor; executors come in a moment, after two batches, or too late:
 
-    >>> from penstock.control.keep_choice import PlannedLoad
+    >>> from penstock.control.planned_load import PlannedLoad
     >>> from penstock.estimate.batch_time import BatchTimeModel
     >>> model = BatchTimeModel()
     >>> for read, kept in ((1_000, 1_000), (10_000, 10_000), (30_000, 3_000), (10_000, 1_000)) * 9:

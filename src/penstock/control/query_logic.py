@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.control import wording
-from penstock.control.batch_length import MOST_OVERHEAD_PART, keeping_up_s, longest_in_time_s, useful_length_s
 from penstock.control.feasibility import Capacity, Feasibility, FeasibilityState
-from penstock.control.keep_choice import PlannedLoad
 from penstock.control.keep_ratio import KeepController, KeepState
 from penstock.control.limits import SourceLimits, SourceState
+from penstock.control.planned_load import PlannedLoad
 from penstock.control.target import target_batch_s
+from penstock.control.wanted_length import WantedLength
 from penstock.estimate.batch_cost import LARGEST_BATCH_DECAY
-from penstock.estimate.batch_time import READ_PART, BatchTimeModel, BatchTimeState, Drift
+from penstock.estimate.batch_time import BATCHES_TO_KNOW, READ_PART, BatchTimeModel, BatchTimeState, Drift
 from penstock.model.decision import Decision, Fault, Infeasible
 from penstock.model.evolve import evolve
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from penstock.settings import AdmissionSettings, SheddingSettings
 
 _CERTAIN_WITHIN = 0.15
-_BATCHES_TO_KNOW = 6
-"""Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
 _SURE_DEVIATIONS = 2.0
 """A batch larger than any before must be within the goal even if costs are off by so much: 97.7 % of cases."""
 _PROBE_PART = 0.9
@@ -351,6 +349,7 @@ class QueryLogic:
             waited_s=self._waited_s(planned.rows + planned.lag_rows, rate),
             batch_s=self._wanted_length_s(relief_s),
             tells_arrival=self._state.tells_arrival,
+            in_time_s=self._length(relief_s).in_time_s(self._batch_time),
             interval_s=self._query.trigger_interval_s,
             relief_s=relief_s,
         )
@@ -362,40 +361,21 @@ class QueryLogic:
 
     # What fits
 
-    def _in_time_s(self, relief_s: float) -> float:
-        """The longest batch whose rows are in time, as much as batches scatter."""
+    def _length(self, relief_s: float = 0.0) -> WantedLength:
         assert self._target_s is not None
         assert self.goal.latency_s is not None
-        model = self._batch_time
-        if model.batches < _BATCHES_TO_KNOW:
-            return self._target_s
-        longest_s = longest_in_time_s(
-            self.goal.latency_s,
-            self._query.trigger_interval_s,
-            model.relative_deviation,
+        return WantedLength(
+            goal_s=self.goal.latency_s,
+            target_s=self._target_s,
+            interval_s=self._query.trigger_interval_s,
             late_ratio=self._late_ratio(relief_s),
+            overhead_part=self._settings.overhead_part,
         )
-        return min(self._target_s, longest_s)
 
     def _wanted_length_s(self, relief_s: float = 0.0) -> float:
-        """Length of the batches to come: in time, unless too little of it would be left for rows."""
-        assert self.goal.latency_s is not None
-        model, rate = self._batch_time, self.arrival_rows_per_s or 0.0
-        read_load = rate * model.read_cost_s
-        if self._keep is None:
-            filled_s = model.overhead_s / MOST_OVERHEAD_PART
-        else:
-            filled_s = useful_length_s(self.goal.latency_s, model.overhead_s, read_load)
-        floor = 1.0 if self._keep is None else self._keep.current_keep_floor
-        needed_s = 0.0
-        if model.batches >= _BATCHES_TO_KNOW:
-            needed_s = keeping_up_s(
-                model.overhead_s,
-                read_load + rate * floor * model.work_cost_s,
-                self._query.trigger_interval_s,
-                overhead_part=self._settings.overhead_part,
-            )
-        return max(self._in_time_s(relief_s), filled_s, needed_s)
+        """Length of the batches to come."""
+        keep_floor = None if self._keep is None else self._keep.current_keep_floor
+        return self._length(relief_s).wanted_s(self._batch_time, self.arrival_rows_per_s or 0.0, keep_floor)
 
     def _overhead_word(self, signal: BatchSignal, fits_rows: float) -> list[Decision]:
         """Say once that an overhead leaves no room within the goal."""
@@ -463,7 +443,7 @@ class QueryLogic:
     def _is_known(self, fits_rows: float) -> bool:
         """Whether what fits is known well enough to go by it."""
         model = self._batch_time
-        return model.batches >= _BATCHES_TO_KNOW and model.is_certain(fits_rows, 1.0, within=_CERTAIN_WITHIN)
+        return model.batches >= BATCHES_TO_KNOW and model.is_certain(fits_rows, 1.0, within=_CERTAIN_WITHIN)
 
     # Limits
 
@@ -496,7 +476,7 @@ class QueryLogic:
     def _drops_what_is_too_much(self) -> bool:
         """Whether a planned batch knows what it may keep: by what batches take, or by a plan in rows."""
         assert self._keep is not None
-        return self._batch_time.batches >= _BATCHES_TO_KNOW or self._keep.is_held_to_rows
+        return self._batch_time.batches >= BATCHES_TO_KNOW or self._keep.is_held_to_rows
 
     def _cap(self, signal: BatchSignal, cap_rows: float | None) -> list[Decision]:
         """A query without a latency goal reads what the flow of its graph allows, and else what it likes."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.control.demand import Demand
     from penstock.control.feasibility import Capacity
-    from penstock.control.keep_choice import KeepChoice, PlannedLoad
+    from penstock.control.planned_load import KeepChoice, PlannedLoad
     from penstock.estimate.batch_time import BatchTimeModel
     from penstock.model import BatchSignal, SourceSpec
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from penstock.estimate.batch_cost import TOLD_APART
+from penstock.estimate.batch_costs import BatchCosts
 from penstock.estimate.bisection import largest_that_holds
 from penstock.estimate.rls import RecursiveLeastSquares, RlsState
 from penstock.model.evolve import evolve
@@ -13,8 +14,12 @@ from penstock.model.evolve import evolve
 _PRIOR_OVERHEAD_STD_S = 2.0
 _PRIOR_ROW_STD_S = 1e-2
 """Rows of a hundredth of a second each are the most expensive that a first guess allows for."""
-READ_PART, _READ_PART_STD = 0.1, 0.1
-"""What reading a dropped row costs, in parts of a kept one, until batches tell: between nothing and a fifth."""
+READ_PART, _READ_PART_STD = 0.1, 0.5
+"""What reading a dropped row costs, in parts of a kept one, until batches tell: little, but it may be all of it.
+
+Were a tenth all but certain, batches that drop rows and are no shorter for it would pass for a machine that has become
+slower; rows would seem dearer, and ever more of them would be dropped for nothing.
+"""
 _FIRST_NOISE = 0.10
 _MIN_NOISE, _MAX_NOISE = 0.03, 0.5
 _NOISE_BATCHES = 10.0
@@ -31,6 +36,8 @@ _SMALL_PART = 0.1
 Parts that move in proportion to themselves would stay nothing for ever.
 """
 _UNKNOWNS = 3
+BATCHES_TO_KNOW = 2 * _UNKNOWNS
+"""Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
 _RECALLED_BATCHES = 4
 _RESCALED_DOUBT = 0.5
 
@@ -80,8 +87,8 @@ class BatchTimeModel:
     length, learned from how far off the predictions were. A single batch that is beyond three deviations counts for
     three at the most; a second one on the same side shows that the speed has jumped.
 
-    Until rows are dropped nothing tells what dropping saves: reading is then taken for a tenth of a row's cost, within
-    a tenth.
+    Until rows are dropped nothing tells what dropping saves: reading is then taken for a tenth of a row's cost, and
+    believed to be anything between nothing and all of it.
 
     Parameters
     ----------
@@ -189,8 +196,13 @@ class BatchTimeModel:
         """How far off that may be because costs are not known better, scatter not counted."""
         return self._filter.prediction_std(_regressor(read_rows, kept_rows))
 
-    def towards_overhead(self, errors: float = 1.0) -> tuple[float, float]:
-        """Overhead and cost of a row if rows cost so many errors less than is believed.
+    @property
+    def costs(self) -> BatchCosts:
+        """What batches cost, by all that is known."""
+        return BatchCosts(self.overhead_s, self.read_cost_s, self.work_cost_s)
+
+    def costs_if(self, errors: float) -> BatchCosts:
+        """What batches cost if rows cost so many errors more than is believed, or less.
 
         Batches of about one size leave open how much of their time is overhead: what rows do not cost is overhead then,
         and batches of the size that was seen take what they took.
@@ -200,14 +212,15 @@ class BatchTimeModel:
         >>> model = BatchTimeModel()
         >>> for _ in range(9):
         ...     model.update(10_000, 10_000, 1.0)
-        >>> overhead_s, row_s = model.towards_overhead()
-        >>> overhead_s > model.overhead_s, round(overhead_s + 10_000 * row_s, 2)
+        >>> less = model.costs_if(-1.0)
+        >>> less.overhead_s > model.overhead_s, round(less.predict_s(10_000, 10_000), 2)
         (True, 1.0)
         """
-        row_s = self.read_cost_s + self.work_cost_s
-        less_s = max(_MIN_ROW_S, row_s - errors * self.row_error_s)
-        overhead_s = self._filter.given(1, less_s)[0]
-        return max(self.overhead_s, overhead_s), less_s
+        row_s = max(_MIN_ROW_S, self._filter.theta[1] + errors * self.row_error_s)
+        overhead_s, _, read_s = self._filter.given(1, row_s)
+        overhead_s = max(self.overhead_s if errors < 0.0 else 0.0, overhead_s)
+        read_s = min(row_s - _MIN_ROW_S, max(0.0, min(self.read_cost_s, read_s)))
+        return BatchCosts(overhead_s, read_s, row_s - read_s)
 
     def kept_rows_within(self, duration_s: float, ratio: float) -> float:
         """Kept rows of a batch that takes so long at a ratio; 0 where the overhead alone takes longer."""

@@ -133,8 +133,13 @@ class QueryRun:
     _draws: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.draw_anew()
+
+    def draw_anew(self) -> None:
+        """Take random numbers from their beginning: two runs that are held against each other then meet the same."""
         self._rng = np.random.default_rng(self.query.seed)
         self._accidents = np.random.default_rng((self.query.seed, 1))
+        self._draws = []
 
     def noise_factor(self) -> float:
         """What the next batch's time is multiplied by."""

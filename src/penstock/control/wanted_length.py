@@ -1,0 +1,64 @@
+"""How long the batches of a query are to be, from its goal and from what was learned of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.control.batch_length import MOST_OVERHEAD_PART, keeping_up_s, longest_in_time_s, useful_length_s
+from penstock.estimate.batch_time import BATCHES_TO_KNOW
+
+if TYPE_CHECKING:
+    from penstock.estimate.batch_time import BatchTimeModel
+
+
+@dataclass(frozen=True, slots=True)
+class WantedLength:
+    """What the goal, the trigger and the settings say of the length of batches.
+
+    Parameters
+    ----------
+    goal_s
+        The latency goal.
+    target_s
+        The part of it that a batch may take at the most.
+    interval_s
+        How often a batch begins; 0 is batch after batch.
+    late_ratio
+        Part of the kept rows that may be late.
+    overhead_part
+        Part of a batch that is overhead at which longer ones gain nothing.
+    """
+
+    goal_s: float
+    target_s: float
+    interval_s: float
+    late_ratio: float
+    overhead_part: float
+
+    def in_time_s(self, model: BatchTimeModel) -> float:
+        """The longest batch whose rows are in time, as much as batches scatter."""
+        if model.batches < BATCHES_TO_KNOW:
+            return self.target_s
+        longest_s = longest_in_time_s(
+            self.goal_s, self.interval_s, model.relative_deviation, late_ratio=self.late_ratio
+        )
+        return min(self.target_s, longest_s)
+
+    def wanted_s(self, model: BatchTimeModel, arrival_rows_per_s: float, keep_floor: float | None) -> float:
+        """In time, unless too little of it would be left for rows; ``keep_floor`` is None where nothing is dropped."""
+        read_load = arrival_rows_per_s * model.read_cost_s
+        if keep_floor is None:
+            filled_s = model.overhead_s / MOST_OVERHEAD_PART
+        else:
+            filled_s = useful_length_s(self.goal_s, model.overhead_s, read_load)
+        return max(self.in_time_s(model), filled_s, self._needed_s(model, arrival_rows_per_s, keep_floor))
+
+    def _needed_s(self, model: BatchTimeModel, arrival_rows_per_s: float, keep_floor: float | None) -> float:
+        """What it takes to keep up, once that is known."""
+        if model.batches < BATCHES_TO_KNOW:
+            return 0.0
+        row_s = model.read_cost_s + (1.0 if keep_floor is None else keep_floor) * model.work_cost_s
+        return keeping_up_s(
+            model.overhead_s, arrival_rows_per_s * row_s, self.interval_s, overhead_part=self.overhead_part
+        )
