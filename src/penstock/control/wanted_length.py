@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.control.batch_length import MOST_OVERHEAD_PART, keeping_up_s, longest_in_time_s, useful_length_s
+from penstock.control.batch_length import (
+    MOST_OVERHEAD_PART,
+    keeping_up_s,
+    length_among_jumps_s,
+    longest_in_time_s,
+    useful_length_s,
+)
 from penstock.estimate.batch_time import BATCHES_TO_KNOW
 
 if TYPE_CHECKING:
@@ -37,13 +43,15 @@ class WantedLength:
     overhead_part: float
 
     def in_time_s(self, model: BatchTimeModel) -> float:
-        """The longest batch whose rows are in time, as much as batches scatter."""
+        """The longest batch whose rows are in time, as much as batches scatter and the machine's speed jumps."""
         if model.batches < BATCHES_TO_KNOW:
             return self.target_s
         longest_s = longest_in_time_s(
             self.goal_s, self.interval_s, model.relative_deviation, late_ratio=self.late_ratio
         )
-        return min(self.target_s, longest_s)
+        return length_among_jumps_s(
+            self.goal_s, self.interval_s, model.overhead_s, model.overruns, at_most_s=min(self.target_s, longest_s)
+        )
 
     def wanted_s(self, model: BatchTimeModel, arrival_rows_per_s: float, keep_floor: float | None) -> float:
         """In time, unless too little of it would be left for rows; ``keep_floor`` is None where nothing is dropped."""

@@ -38,6 +38,8 @@ Parts that move in proportion to themselves would stay nothing for ever.
 _UNKNOWNS = 3
 BATCHES_TO_KNOW = 2 * _UNKNOWNS
 """Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
+_REMEMBERED_BATCHES = 32
+"""Batches of which it is remembered how far off they were: one of so many, late, is as much as may be late at all."""
 _RECALLED_BATCHES = 4
 _RESCALED_DOUBT = 0.5
 
@@ -59,7 +61,7 @@ class BatchTimeState:
     """Snapshot of a :class:`BatchTimeModel`.
 
     ``deviation_variance`` is of batches from what was predicted, ``scatter_variance`` of batches themselves, both as
-    parts of a batch.
+    parts of a batch. ``overruns`` are the newest batches over what was predicted of them.
     """
 
     filter: RlsState
@@ -68,6 +70,7 @@ class BatchTimeState:
     scatter_variance: float = _FIRST_NOISE**2
     has_dropped: bool = False
     implausible_side: int = 0
+    overruns: tuple[float, ...] = ()
 
 
 class BatchTimeModel:
@@ -158,6 +161,15 @@ class BatchTimeModel:
     def relative_deviation(self) -> float:
         """Standard deviation of batches from what was predicted of them, as a part of that."""
         return math.sqrt(self._state.deviation_variance)
+
+    @property
+    def overruns(self) -> tuple[float, ...]:
+        """How many times as long as predicted each of the newest batches took; none until there are enough of them.
+
+        Unlike scatter this has jumps of the machine's speed in it. A jump tells nothing of the batches after it, but
+        the one that meets it is late, and a machine that jumps again and again is not a steady one.
+        """
+        return self._state.overruns if len(self._state.overruns) >= _REMEMBERED_BATCHES else ()
 
     @property
     def overhead_s(self) -> float:
@@ -276,6 +288,7 @@ class BatchTimeModel:
         self._state = evolve(
             self._state,
             filter=self._filter.snapshot(),
+            overruns=self._overruns_with(duration_s / max(predicted_s, _CLOCK_S), unknown_s / level_s),
             batches=self._state.batches + 1,
             has_dropped=has_dropped,
             implausible_side=side,
@@ -346,6 +359,12 @@ class BatchTimeModel:
         deviations += (deviation**2 - deviations) / _NOISE_BATCHES
         scatter += weight * (deviation**2 - unknown**2 - scatter) / _NOISE_BATCHES
         return {"deviation_variance": _bounded(deviations), "scatter_variance": _bounded(scatter)}
+
+    def _overruns_with(self, overrun: float, unknown: float) -> tuple[float, ...]:
+        """How many times as long as predicted the newest batches took, with one more if its size was known."""
+        if self._state.batches < BATCHES_TO_KNOW or unknown > self.relative_deviation:
+            return self._state.overruns
+        return (*self._state.overruns, overrun)[-_REMEMBERED_BATCHES:]
 
     def _assume_read_part(self) -> None:
         """Nothing tells reading from keeping yet: noise must not drift into a guess that is believed."""
