@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from penstock.control.sizing.base import (
+    CONFIRM_AGAIN_WINDOWS,
     CONFIRM_WINDOWS,
     OLD_PART,
     SizingContext,
@@ -29,6 +30,8 @@ class HeapUp:
 
     A JVM that has never used ``OLD_PART`` of its heap does not collect for want of heap: it begins with little, and
     collects all of it each time before it takes more. More heap would change nothing of that.
+
+    Two windows on end have to be above the limit, and four where P5 has made the heap smaller at this load.
 
     Sage (LinkedIn), table 1: heap allocation before total memory, by heap utilisation, GC time and frequency; P1 to P3
     multiply.
@@ -56,7 +59,8 @@ class HeapUp:
         """Compare time in garbage collection with its limit."""
         settings, usage, shape = context.settings, context.usage, context.shape
         lost = sum(seen.lost_to_heap for seen in usage.recent)
-        shares = usage.last("gc_fraction", CONFIRM_WINDOWS)
+        windows = CONFIRM_AGAIN_WINDOWS if context.was_made_smaller else CONFIRM_WINDOWS
+        shares = usage.last("gc_fraction", windows)
         figures: dict[str, float | None] = {
             "gc_fraction": usage.newest("gc_fraction"), "gc_limit": settings.gc_limit,
             "heap_used_mb": usage.newest("heap_used_mb"), "heap_mb": shape.heap_mb, "lost_to_heap": lost,
