@@ -117,7 +117,7 @@ class HeapLooks:
     def _look(self) -> None:
         try:
             now = self._ask()
-        except Exception as error:  # whatever goes wrong, heaps are sized by what Spark tells
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, heaps are sized by what Spark tells
             self._failures += 1
             logger.info("what lives in the heap was not seen: %s", in_one_line(error))
             return

@@ -20,9 +20,9 @@ OLD_PART = 2.0 / 3.0
 """Part of the heap that is for what lives, with collectors of two generations as they come (``-XX:NewRatio=2``); G1 can
 do with less heap than that."""
 CONFIRM_AGAIN_WINDOWS = 4
-"""The same for a resource that was made smaller: that was for a need that was seen, and is not taken back for two bursts
-that happen to follow each other. An executor with the heap that it needs, 8 % of its time in collections, had two such
-windows within two minutes."""
+"""The same for a resource that was made smaller: that was for a need that was seen, and is not taken back for two
+bursts that happen to follow each other. An executor with the heap that it needs, 8 % of its time in collections, had two
+such windows within two minutes."""
 LEAST_LOOKS = 2
 """Looks at what lives in the heap before anything is concluded: a single one may fall between two batches."""
 SMALLEST_STEP = 1.1
@@ -42,6 +42,11 @@ class SizingContext:
     """Whether the policy's resource was made smaller before, at a load like the present one."""
     cores_go_first: bool = False
     """Whether there are to be fewer cores: memory waits, because those that stay share it."""
+
+    @property
+    def confirm_windows(self) -> int:
+        """Windows on end in which a figure has to be above its limit before there is more."""
+        return CONFIRM_AGAIN_WINDOWS if self.was_made_smaller else CONFIRM_WINDOWS
 
 
 class SizingPolicy(Protocol):

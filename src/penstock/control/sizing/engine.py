@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.control.sizing.base import LEAST_LOOKS, SizingContext, above, silent
+from penstock.control.sizing.base import LEAST_LOOKS, SizingContext, above, silent, windows_to_watch
 from penstock.control.sizing.policies import POLICIES
 from penstock.control.sizing.resizer import Resized, resize
 from penstock.control.sizing.sharing import shared_out
@@ -208,16 +208,17 @@ class PolicyEngine:
     def wants_heap_look(self) -> bool:
         """Whether a step down of the heap may be near, and it has not been seen often enough what lives in it.
 
-        Each look collects all garbage while queries run. So there are no more than the settings say, none in windows in
-        which something is short, and no third one where two took a noticeable part of the time that is watched.
+        Each look collects all garbage while queries run. So there are no more than the settings say, in the last of the
+        windows that a step down watches, and no third one where two took a noticeable part of the time of all of these.
         """
         is_ours = Resource.HEAP not in self.hands_off and Resource.HEAP not in self._blocked
-        if self.in_flight is not None or not is_ours or not self.usage.clean_windows or self._was_down(Resource.HEAP):
+        first = max(1, windows_to_watch(self._settings) - self._settings.heap_looks - 1)
+        if self.in_flight is not None or not is_ours or self._was_down(Resource.HEAP):
             return False
         looks = self.usage.heap_looks
         paused_s = sum(look.full_gc_s or 0.0 for look in looks)
         is_cheap = len(looks) < LEAST_LOOKS or paused_s < _MOST_PAUSED * self._settings.down_after_s
-        return len(looks) < self._settings.heap_looks and is_cheap
+        return self.usage.clean_windows >= first and len(looks) < self._settings.heap_looks and is_cheap
 
     # -- what is done ------------------------------------------------------------------------------------------------
 

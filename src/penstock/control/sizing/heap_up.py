@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from penstock.control.sizing.base import (
-    CONFIRM_AGAIN_WINDOWS,
-    CONFIRM_WINDOWS,
     OLD_PART,
     SizingContext,
     above,
@@ -59,8 +57,7 @@ class HeapUp:
         """Compare time in garbage collection with its limit."""
         settings, usage, shape = context.settings, context.usage, context.shape
         lost = sum(seen.lost_to_heap for seen in usage.recent)
-        windows = CONFIRM_AGAIN_WINDOWS if context.was_made_smaller else CONFIRM_WINDOWS
-        shares = usage.last("gc_fraction", windows)
+        shares = usage.last("gc_fraction", context.confirm_windows)
         figures: dict[str, float | None] = {
             "gc_fraction": usage.newest("gc_fraction"), "gc_limit": settings.gc_limit,
             "heap_used_mb": usage.newest("heap_used_mb"), "heap_mb": shape.heap_mb, "lost_to_heap": lost,

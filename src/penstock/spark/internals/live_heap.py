@@ -126,7 +126,8 @@ def _executor_id(spark: SparkSession) -> Column:
 def _figures(spark: SparkSession) -> Column:
     """Kind, largest size and use of each pool, one after another; then begin, what lives and end, between two counts.
 
-    The counts are of collections until then. An array is made from its first element to its last, and what it is made of is computed anew for every row.
+    The counts are of collections until then. An array is made from its first element to its last, and what it is made
+    of is computed anew for every row.
     """
     from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is imported only where it is used
 
