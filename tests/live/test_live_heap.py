@@ -72,12 +72,13 @@ def test_a_query_that_runs_is_looked_at_beside_its_batches(stopping: SparkSessio
 @pytest.mark.slow
 @pytest.mark.parametrize("collector", ["UseSerialGC", "UseParallelGC", "UseG1GC"])
 def test_every_collector_tells_the_same(collector: str) -> None:
-    """A table of 64 MB is told within a quarter, and a JVM that may not be asked to collect is left out."""
+    """A table of 64 MB is told, by G1 with what it wastes on large arrays; a JVM that may not collect is left out."""
     command = [sys.executable, str(HERE / "driver_live_heap.py"), f"-XX:+{collector}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
-    assert told["table_mb"] == pytest.approx(64, rel=0.25)
+    # G1 gives an array of half a region or more whole regions.
+    assert 0.75 * 64 < told["table_mb"] < (2.5 if collector == "UseG1GC" else 1.25) * 64
     refused = subprocess.run([*command[:2], f"{command[2]} -XX:+DisableExplicitGC"], capture_output=True, check=False)
     assert json.loads(refused.stdout.splitlines()[-1]) == {"table_mb": None}
     show(f"{collector}: {told['table_mb']:.0f} MB of 64 MB")

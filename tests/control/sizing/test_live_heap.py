@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.control.sizing.engine import PolicyEngine
@@ -46,7 +48,7 @@ def test_what_was_seen_to_live_counts_before_any_sample() -> None:
     found = sizing.judge()
     assert found.decision is not None
     assert found.decision.policy == "P5"
-    assert found.decision.total / 2 == pytest.approx(190 * 7 / 6 * 1.5 * 1.03, rel=0.01)
+    assert found.decision.total / 2 == pytest.approx((190 * 10 / 9 + 6 * 0.2 / 0.07) * 1.5 * 1.03)
     assert found.decision.figures["heap_live_mb"] == 190.0
     sizing.begin(found.decision)
     assert found.resized is not None
@@ -61,7 +63,7 @@ def test_a_heap_that_fills_fast_keeps_room_for_that() -> None:
         sizing.observe(living(window, full_gc_s=0.5, aging_mb_per_s=40.0))
     found = sizing.judge()
     assert found.decision is not None
-    assert found.decision.total / 2 == pytest.approx((190 + 40 * 0.5 / 0.07) * 1.5 * 1.03, rel=0.01)
+    assert found.decision.total / 2 == pytest.approx((190 * 10 / 9 + 40 * 0.5 / 0.07) * 1.5 * 1.03)
 
 
 def test_a_step_down_waits_for_looks_that_have_begun_and_for_none_that_never_come() -> None:
@@ -139,6 +141,24 @@ def test_a_heap_that_was_made_smaller_is_not_made_larger_for_a_burst() -> None:
     decision = smaller.judge().decision
     assert decision is not None
     assert decision.policy == "P1"
+
+
+def test_a_heap_that_was_made_too_small_goes_back_to_what_was_enough_and_no_further() -> None:
+    """However much time collections take, the heap before the step down was enough for this load."""
+    sizing = engine(replace(SHAPE, heap_mb=1300))
+    feed(sizing, 2)
+    sizing.begin(SizingDecision("P5", Resource.HEAP, 2 * 1024.0, ""))
+    sizing.end(SHAPE, is_done=True)
+    feed(sizing, 4, gc_fraction=0.4)
+    decision = sizing.judge().decision
+    assert decision is not None
+    assert decision.total == 2 * 1300
+    sizing.begin(decision)
+    sizing.end(replace(SHAPE, heap_mb=1300), is_done=True)
+    feed(sizing, 4, gc_fraction=0.4, heap_used_mb=1200.0)
+    again = sizing.judge().decision
+    assert again is not None
+    assert again.total == 2 * 2 * 1300
 
 
 def test_one_burst_of_collections_does_not_begin_the_watch_anew() -> None:

@@ -72,6 +72,7 @@ class _Past:
     """What one application's log says that later decisions depend on."""
 
     down_at_rows_per_s: dict[Resource, float | None] = field(default_factory=dict)
+    down_from: dict[Resource, float] = field(default_factory=dict)
     unplaced: dict[str, float] = field(default_factory=dict)
 
 
@@ -177,12 +178,14 @@ class PolicyEngine:
             return silent(policy, f"{policy.resource} is sized by the operator")
         if policy.resource in self._blocked:
             return silent(policy, self._blocked[policy.resource])
+        was_made_smaller = self._was_down(policy.resource) and not self._has_risen(policy.resource)
         context = SizingContext(
             self.shape,
             self.usage,
             self._settings,
             self._settled_windows,
-            was_made_smaller=self._was_down(policy.resource) and not self._has_risen(policy.resource),
+            was_made_smaller=was_made_smaller,
+            was_enough=self._past.down_from.get(policy.resource) if was_made_smaller else None,
             cores_go_first=cores_go_first,
         )
         verdict = policy.judge(context)
@@ -237,6 +240,7 @@ class PolicyEngine:
             if not is_up:
                 usual = self.usage.quantile("arrival_rows_per_s", _USUAL_LOAD)
                 self._past.down_at_rows_per_s[decision.resource] = usual
+                self._past.down_from[decision.resource] = before.total(decision.resource)
             self._awaiting = decision
             self._take_shape(shape, decision.resource, is_up=is_up)
         else:

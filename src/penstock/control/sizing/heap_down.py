@@ -44,7 +44,7 @@ class HeapDown:
     ...     usage.add(seen, cores=2, slots=2, is_clean=True)
     >>> verdict = HeapDown().judge(SizingContext(EngineShape(1, 2048, 384), usage, SizingSettings()))
     >>> round(verdict.decision.total), verdict.reason
-    (342, '190 MB live and collections need room for 32 MB: 332 MB of 2,048 MB do')
+    (349, '190 MB live and collections need room for 36 MB: 339 MB of 2,048 MB do')
     """
 
     name: ClassVar[str] = "P5"
