@@ -357,6 +357,10 @@ class SizingSettings:
         120.0, "How long use is watched after a start or a step up before anything is made smaller.",
         unit="s", low=1, high=604_800,
     )  # fmt: skip
+    heap_looks: int = _option(
+        4, "Times that all garbage is collected before the heap is made smaller, to see what lives in it; 0: never.",
+        unit="collections", low=0, high=100,
+    )  # fmt: skip
     half_life_s: float = _option(
         86_400.0, "Time in which what was seen of use counts half.", unit="s", low=60, high=31_536_000
     )

@@ -10,6 +10,7 @@ import pytest
 from penstock.model import BatchSignal, QueryName, SourceSignal
 from penstock.model.executor_loss import Loss, kind_of_loss
 from penstock.spark import usage
+from penstock.spark.heap_looks import HeapLook
 from penstock.spark.internals import ExecutorUsage, JobWork
 from penstock.spark.usage import UsageCollector
 
@@ -101,6 +102,24 @@ def test_an_executor_of_the_shape_before_says_nothing_of_the_present_one(spark: 
     assert seen is not None
     assert left is not None
     assert (seen.lost_to_heap, left.lost_to_heap) == (0, 1)
+
+
+def test_time_in_collections_that_were_asked_for_is_left_out(spark: Spark) -> None:
+    """A look tells what lives, and its own collection is no pressure, also where a heartbeat tells of it later."""
+    windows = UsageCollector(spark, 10.0)  # type: ignore[arg-type]
+    spark.executors = [executor(0, gc_ms=1000, task_s=0.0)]
+    windows.signal(0.0)
+    windows.on_look(HeapLook(190.0, 0.5, 6.0, {"0": 0.5}))
+    spark.executors = [executor(0, gc_ms=1300, task_s=0.0)]
+    first = windows.signal(10.0)
+    spark.executors = [executor(0, gc_ms=1900, task_s=0.0)]
+    second = windows.signal(20.0)
+    assert first is not None
+    assert second is not None
+    assert (first.heap_live_mb, first.full_gc_s, first.aging_mb_per_s) == (190.0, 0.5, 6.0)
+    assert second.heap_live_mb is None
+    assert first.gc_fraction == pytest.approx(0.0)
+    assert second.gc_fraction == pytest.approx(0.04)
 
 
 def test_what_nobody_tells_is_unknown(spark: Spark) -> None:

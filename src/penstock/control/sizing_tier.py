@@ -78,6 +78,11 @@ class SizingTier:
         """The decision that is being carried out."""
         return self._pending
 
+    @property
+    def wants_heap_look(self) -> bool:
+        """Whether all garbage is to be collected to see what lives: only for a step down that would be made."""
+        return self._is_acting and self._pending is None and self.engine.wants_heap_look
+
     def observe(
         self,
         seen: UsageSignal,

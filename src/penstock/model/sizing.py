@@ -102,6 +102,11 @@ class UsageSignal:
         Most heap in use, and heap that the JVM has taken from the system, of the fullest executor.
     heap_low_mb
         Least heap that was in use at any moment at which it was sampled: what lives, where a collection was just over.
+    heap_live_mb, full_gc_s
+        Heap in use right after all garbage was collected, and how long that took, of the fullest executor; only in
+        windows in which that was asked for.
+    aging_mb_per_s
+        What joined the old generation, a second, since it was asked for before, of the executor with the most.
     gc_fraction
         Part of the window in garbage collection, of the executor with the most.
     gc_count
@@ -126,6 +131,9 @@ class UsageSignal:
     heap_used_mb: float | None = None
     heap_committed_mb: float | None = None
     heap_low_mb: float | None = None
+    heap_live_mb: float | None = None
+    full_gc_s: float | None = None
+    aging_mb_per_s: float | None = None
     gc_fraction: float | None = None
     gc_count: int | None = None
     jvm_rss_mb: float | None = None

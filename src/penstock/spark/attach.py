@@ -243,7 +243,12 @@ class Penstock:
             run_ids=lambda: [str(each.query.runId) for each in self.plant.watched],
             keep=self._keep_points,
             is_asked_for=lambda: isinstance(self.store, SqliteStore) and take_request(self.store.path),
+            wants_heap_look=self._wants_heap_look,
         )
+
+    def _wants_heap_look(self) -> bool:
+        sizing = self.loop.logic.sizing
+        return sizing is not None and sizing.wants_heap_look
 
     def _keep_points(self, points: Sequence[SeriesPoint]) -> None:
         self.loop.keep_points(points)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.model import APPLICATION, Metric, SeriesPoint
 from penstock.model.sizing import Capacity, EngineShape, HostRoom, ResizeOutcome, UsageSignal
+from penstock.spark.heap_looks import HeapLooks
 from penstock.spark.internals import Ability
 from penstock.spark.reshaper import Reshaper
 from penstock.spark.standalone_master import PAGE_KEY, ask_master, find_master_page
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
     from penstock.model.decision import Resize
     from penstock.settings import SizingSettings
+
+_LOOK_WITHIN_S = 30.0
+"""How long a look at what lives may wait for tasks of queries to run, and then for a slot."""
 
 
 class SizingPlant:
@@ -38,6 +42,8 @@ class SizingPlant:
         Where points of series go.
     is_asked_for
         Whether the operator has asked for the recommended size since the last call.
+    wants_heap_look
+        Whether all garbage is to be collected, to see what lives.
     """
 
     def __init__(
@@ -49,21 +55,28 @@ class SizingPlant:
         run_ids: Callable[[], Sequence[str]],
         keep: Callable[[Sequence[SeriesPoint]], None],
         is_asked_for: Callable[[], bool] = bool,
+        wants_heap_look: Callable[[], bool] = bool,
     ) -> None:
         self.usage = UsageCollector(spark, settings.window_s, run_ids)
         self._spark, self._settings, self._keep = spark, settings, keep
         self._reshaper = Reshaper(spark, missing)
         self._is_asked_for = is_asked_for
+        self._looks = None if Ability.LIVE_HEAP in missing else HeapLooks(spark, within_s=_LOOK_WITHIN_S)
+        self._wants_heap_look, self._has_looked = wants_heap_look, False
         conf = spark.sparkContext.getConf()
         self._page = conf.get(PAGE_KEY) or find_master_page(str(spark.sparkContext.master))
 
     def observe(self) -> tuple[UsageSignal, EngineShape, Capacity | None, bool] | None:
         """The window that has just ended; None while it is not over or executors are being changed."""
         if self._reshaper.is_busy:
+            self._drop_look()
             return None
+        self._take_look()
         seen = self.usage.signal(time.time())
         if seen is None:
+            self._look_once()
             return None
+        self._has_looked = False
         shape = engine_shape(self._spark)
         if shape is None:
             return None
@@ -90,6 +103,24 @@ class SizingPlant:
     def close(self) -> None:
         """Wait for nothing any more."""
         self._reshaper.close()
+        if self._looks is not None:
+            self._looks.close()
+
+    def _look_once(self) -> None:
+        """Begin a look at what lives, one in a window: the logic has to have seen the last one first."""
+        if self._looks is not None and not self._has_looked and self._wants_heap_look():
+            self._has_looked = True
+            self._looks.begin()
+
+    def _take_look(self) -> None:
+        look = None if self._looks is None else self._looks.take()
+        if look is not None:
+            self.usage.on_look(look)
+
+    def _drop_look(self) -> None:
+        """What was seen of executors that are being changed says nothing of those to come."""
+        if self._looks is not None:
+            self._looks.take()
 
     def _capacity(self, shape: EngineShape) -> Capacity | None:
         """What the workers of a Standalone cluster have free; None where nobody tells."""

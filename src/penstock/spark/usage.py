@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.model import BatchSignal, QueryName
+    from penstock.spark.heap_looks import HeapLook
     from penstock.spark.internals import ExecutorUsage
 
 _MEGABYTE = 1024 * 1024
@@ -58,6 +59,8 @@ class UsageCollector:
     services: dict[str, Callable[[], float | None]] = field(default_factory=dict)
     _begun_s: float | None = None
     _gc_ms: dict[str, int] = field(default_factory=dict)
+    _forced_ms: dict[str, float] = field(default_factory=dict)
+    _look: HeapLook | None = None
     _task_s: dict[str, float] = field(default_factory=dict)
     _lost: set[str] = field(default_factory=set)
     _jobs: dict[str, int] = field(default_factory=dict)
@@ -77,6 +80,12 @@ class UsageCollector:
         """A query is gone."""
         self._queries.pop(query, None)
 
+    def on_look(self, look: HeapLook) -> None:
+        """Take note of what was seen of the heap, and of the time in collections that this itself took."""
+        self._look = look
+        for executor_id, collected_s in look.collected_s.items():
+            self._forced_ms[executor_id] = self._forced_ms.get(executor_id, 0.0) + 1000.0 * collected_s
+
     def signal(self, now_s: float) -> UsageSignal | None:
         """The window that ends now; None while it is not over, and after the first look, which only begins one."""
         if self._begun_s is not None and now_s - self._begun_s < self.window_s:
@@ -91,6 +100,7 @@ class UsageCollector:
         losses = self._losses(everyone)
         work_cpu_s, spilled, heap_low = self._work()
         arrival, processed, backlog = self._rows()
+        look, self._look = self._look, None
         if length_s is None:
             return None
         cores = sum(one.cores for one in serving) or 1
@@ -99,6 +109,9 @@ class UsageCollector:
             time_s=now_s,
             heap_used_mb=_most(serving, "JVMHeapMemory"),
             heap_low_mb=None if heap_low is None else heap_low / _MEGABYTE,
+            heap_live_mb=None if look is None else look.live_mb,
+            full_gc_s=None if look is None else look.full_gc_s,
+            aging_mb_per_s=None if look is None else look.aging_mb_per_s,
             gc_fraction=gc_fraction,
             gc_count=gc_count,
             jvm_rss_mb=_most(serving, "ProcessTreeJVMRSSMemory"),
@@ -123,10 +136,17 @@ class UsageCollector:
         before, self._gc_ms = self._gc_ms, totals
         names = ("MinorGCCount", "MajorGCCount", "ConcurrentGCCount")
         count = sum(one.metrics.get(name, 0) for one in serving for name in names)
-        fresh = [total - before[one] for one, total in totals.items() if one in before]
+        fresh = [self._unforced(one, total - before[one]) for one, total in totals.items() if one in before]
         if length_s is None or not fresh:
             return None, count
         return min(1.0, max(0, *fresh, 0) / 1000.0 / length_s), count
+
+    def _unforced(self, executor_id: str, collected_ms: float) -> float:
+        """Time in collections that nobody asked for; what was asked for may be told a heartbeat later."""
+        forced_ms = min(collected_ms, self._forced_ms.get(executor_id, 0.0))
+        if forced_ms > 0:
+            self._forced_ms[executor_id] -= forced_ms
+        return collected_ms - forced_ms
 
     def _losses(self, everyone: Sequence[ExecutorUsage]) -> dict[Loss, int]:
         losses = dict.fromkeys(Loss, 0)

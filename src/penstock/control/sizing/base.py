@@ -19,6 +19,12 @@ CONFIRM_WINDOWS = 2
 OLD_PART = 2.0 / 3.0
 """Part of the heap that is for what lives, with collectors of two generations as they come (``-XX:NewRatio=2``); G1 can
 do with less heap than that."""
+CONFIRM_AGAIN_WINDOWS = 4
+"""The same for a resource that was made smaller: that was for a need that was seen, and is not taken back for two
+bursts that happen to follow each other. An executor with the heap that it needs, 8 % of its time in collections, had
+two such windows within two minutes."""
+LEAST_LOOKS = 2
+"""Looks at what lives in the heap before anything is concluded: a single one may fall between two batches."""
 SMALLEST_STEP = 1.1
 """Least that a step up multiplies by: the noise of a window must not make the next step."""
 
@@ -32,8 +38,21 @@ class SizingContext:
     settings: SizingSettings
     settled_windows: int = 0
     """Windows since the last change of shape took effect."""
+    was_made_smaller: bool = False
+    """Whether the policy's resource was made smaller before, at a load like the present one."""
+    was_enough: float | None = None
+    """Its total before that."""
     cores_go_first: bool = False
     """Whether there are to be fewer cores: memory waits, because those that stay share it."""
+
+    @property
+    def confirm_windows(self) -> int:
+        """Windows on end in which a figure has to be above its limit before there is more."""
+        return CONFIRM_AGAIN_WINDOWS if self.was_made_smaller else CONFIRM_WINDOWS
+
+    def bounded(self, total: float, present: float) -> float:
+        """A larger total, at most the one that was enough at this load, where there is less of it now."""
+        return total if self.was_enough is None or self.was_enough <= present else min(total, self.was_enough)
 
 
 class SizingPolicy(Protocol):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from penstock.control.sizing.base import CONFIRM_WINDOWS, SizingContext, above, decided, silent, step
+from penstock.control.sizing.base import SizingContext, above, decided, silent, step
 from penstock.model.sizing import Resource, Verdict
 
 
 class CpuUp:
-    """P3, CPU up: CPU time is above ``cpu_limit`` of the cores, in two windows.
+    """P3, CPU up: CPU time is above ``cpu_limit`` of the cores, in two windows, in four where P7 made them fewer.
 
     ``factor = step(cpu_fraction / cpu_limit * max(1, arrival / processed) * (1 + dead_band))``: where cores are busy
     the fraction says nothing of the need, but the rows that came and were not done do. P1 and P2 are silent when this
@@ -39,7 +39,7 @@ class CpuUp:
     def judge(self, context: SizingContext) -> Verdict:
         """Compare CPU time with the cores that there are."""
         settings, usage, shape = context.settings, context.usage, context.shape
-        shares = usage.last("cpu_fraction", CONFIRM_WINDOWS)
+        shares = usage.last("cpu_fraction", context.confirm_windows)
         arrival, processed = usage.newest("arrival_rows_per_s"), usage.newest("processed_rows_per_s")
         figures: dict[str, float | None] = {
             "cpu_fraction": usage.newest("cpu_fraction"), "cpu_limit": settings.cpu_limit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.control.sizing.base import SizingContext, above, silent
+from penstock.control.sizing.base import LEAST_LOOKS, SizingContext, above, silent, windows_to_watch
 from penstock.control.sizing.policies import POLICIES
 from penstock.control.sizing.resizer import Resized, resize
 from penstock.control.sizing.sharing import shared_out
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from penstock.settings import SizingSettings
 
 _STALE = {
-    Resource.HEAP: ("heap_committed_mb", "heap_low_mb", "likely_resident_mb", "memory_used_mb", "jvm_rss_mb",
-                    "gc_fraction"),
+    Resource.HEAP: ("heap_committed_mb", "heap_low_mb", "heap_live_mb", "likely_resident_mb", "memory_used_mb",
+                    "jvm_rss_mb", "gc_fraction"),
     Resource.MEMORY: (),
-    Resource.CPU: ("heap_used_mb", "heap_committed_mb", "heap_low_mb", "likely_resident_mb", "memory_used_mb",
-                   "jvm_rss_mb", "python_rss_mb", "python_vm_mb", "off_heap_mb", "gc_fraction"),
+    Resource.CPU: ("heap_used_mb", "heap_committed_mb", "heap_low_mb", "heap_live_mb", "likely_resident_mb",
+                   "memory_used_mb", "jvm_rss_mb", "python_rss_mb", "python_vm_mb", "off_heap_mb", "gc_fraction"),
 }  # fmt: skip
 """Figures that a change of a resource alters, so that what was seen before says nothing any more."""
 _MORE_EXECUTORS = (Resource.CPU, Resource.PARALLELISM)
@@ -35,6 +35,9 @@ _USUAL_LOAD, _MOST_OF_LOAD = 0.5, 0.9
 fell. The first windows after a start tell of rows that had waited: by one quantile for both, the load would fall as
 soon as these are few."""
 _EFFECT_WINDOWS = 2
+_MOST_PAUSED = 0.05
+"""Part of the time that a step down watches which looks at what lives may take; a heap of many gigabytes stands still
+for seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class _Past:
     """What one application's log says that later decisions depend on."""
 
     down_at_rows_per_s: dict[Resource, float | None] = field(default_factory=dict)
+    down_from: dict[Resource, float] = field(default_factory=dict)
     unplaced: dict[str, float] = field(default_factory=dict)
 
 
@@ -118,7 +122,11 @@ class PolicyEngine:
         shape, settings = self.shape, self._settings
         self._settled_windows += 1
         self.usage.add(
-            seen, cores=shape.total(Resource.CPU), slots=float(shape.slots), is_clean=is_clean(seen, shape, settings)
+            seen,
+            cores=shape.total(Resource.CPU),
+            slots=float(shape.slots),
+            is_clean=is_clean(seen, shape, settings),
+            is_burst=is_clean(replace(seen, gc_fraction=None), shape, settings),
         )
         if self._awaiting is None or self._settled_windows < _EFFECT_WINDOWS:
             return None
@@ -170,9 +178,17 @@ class PolicyEngine:
             return silent(policy, f"{policy.resource} is sized by the operator")
         if policy.resource in self._blocked:
             return silent(policy, self._blocked[policy.resource])
-        verdict = policy.judge(
-            SizingContext(self.shape, self.usage, self._settings, self._settled_windows, cores_go_first)
+        was_made_smaller = self._was_down(policy.resource) and not self._has_risen(policy.resource)
+        context = SizingContext(
+            self.shape,
+            self.usage,
+            self._settings,
+            self._settled_windows,
+            was_made_smaller=was_made_smaller,
+            was_enough=self._past.down_from.get(policy.resource) if was_made_smaller else None,
+            cores_go_first=cores_go_first,
         )
+        verdict = policy.judge(context)
         if verdict.decision is None or policy.is_up or not self._was_down(policy.resource):
             return verdict
         return silent(
@@ -185,6 +201,27 @@ class PolicyEngine:
             return False
         before, now = self._past.down_at_rows_per_s[resource], self.usage.quantile("arrival_rows_per_s", _MOST_OF_LOAD)
         return before is None or now is None or now > _FALLEN * before
+
+    def _has_risen(self, resource: Resource) -> bool:
+        """Whether more comes than when a resource was made smaller."""
+        before, now = self._past.down_at_rows_per_s.get(resource), self.usage.newest("arrival_rows_per_s")
+        return before is not None and now is not None and now > (1 + self._settings.dead_band) * before
+
+    @property
+    def wants_heap_look(self) -> bool:
+        """Whether a step down of the heap may be near, and it has not been seen often enough what lives in it.
+
+        Each look collects all garbage while queries run. So there are no more than the settings say, in the last of the
+        windows that a step down watches, and no third one where two took a noticeable part of the time of all of these.
+        """
+        is_ours = Resource.HEAP not in self.hands_off and Resource.HEAP not in self._blocked
+        first = max(1, windows_to_watch(self._settings) - self._settings.heap_looks - 1)
+        if self.in_flight is not None or not is_ours or self._was_down(Resource.HEAP):
+            return False
+        looks = self.usage.heap_looks
+        paused_s = sum(look.full_gc_s or 0.0 for look in looks)
+        is_cheap = len(looks) < LEAST_LOOKS or paused_s < _MOST_PAUSED * self._settings.down_after_s
+        return self.usage.clean_windows >= first and len(looks) < self._settings.heap_looks and is_cheap
 
     # -- what is done ------------------------------------------------------------------------------------------------
 
@@ -203,6 +240,7 @@ class PolicyEngine:
             if not is_up:
                 usual = self.usage.quantile("arrival_rows_per_s", _USUAL_LOAD)
                 self._past.down_at_rows_per_s[decision.resource] = usual
+                self._past.down_from[decision.resource] = before.total(decision.resource)
             self._awaiting = decision
             self._take_shape(shape, decision.resource, is_up=is_up)
         else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from penstock.control.sizing.base import (
-    CONFIRM_WINDOWS,
     OLD_PART,
     SizingContext,
     above,
@@ -29,6 +28,9 @@ class HeapUp:
 
     A JVM that has never used ``OLD_PART`` of its heap does not collect for want of heap: it begins with little, and
     collects all of it each time before it takes more. More heap would change nothing of that.
+
+    Two windows on end have to be above the limit, and four where P5 has made the heap smaller at this load; then the
+    step goes no further than back to what was enough.
 
     Sage (LinkedIn), table 1: heap allocation before total memory, by heap utilisation, GC time and frequency; P1 to P3
     multiply.
@@ -56,7 +58,7 @@ class HeapUp:
         """Compare time in garbage collection with its limit."""
         settings, usage, shape = context.settings, context.usage, context.shape
         lost = sum(seen.lost_to_heap for seen in usage.recent)
-        shares = usage.last("gc_fraction", CONFIRM_WINDOWS)
+        shares = usage.last("gc_fraction", context.confirm_windows)
         figures: dict[str, float | None] = {
             "gc_fraction": usage.newest("gc_fraction"), "gc_limit": settings.gc_limit,
             "heap_used_mb": usage.newest("heap_used_mb"), "heap_mb": shape.heap_mb, "lost_to_heap": lost,
@@ -78,7 +80,8 @@ class HeapUp:
         return self._decide(context, factor, what, figures)
 
     def _decide(self, context: SizingContext, factor: float, what: str, figures: dict[str, float | None]) -> Verdict:
-        total = context.shape.total(Resource.HEAP) * factor
+        present = context.shape.total(Resource.HEAP)
+        total = context.bounded(present * factor, present)
         expected = {"gc_fraction": context.settings.gc_limit}
-        reason = f"{what}: {factor:.2f} times the heap"
+        reason = f"{what}: {total / present:.2f} times the heap"
         return decided(self, total, reason, figures, expected)

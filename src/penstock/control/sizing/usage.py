@@ -20,6 +20,7 @@ _FIGURES: dict[Figure, Callable[[UsageSignal], float | None]] = {
     "heap_used_mb": lambda seen: seen.heap_used_mb,
     "heap_committed_mb": lambda seen: seen.heap_committed_mb,
     "heap_low_mb": lambda seen: seen.heap_low_mb,
+    "heap_live_mb": lambda seen: seen.heap_live_mb,
     "gc_fraction": lambda seen: None if seen.gc_fraction is None else seen.gc_fraction * steady_part(seen),
     "memory_used_mb": lambda seen: seen.memory_used_mb,
     "likely_resident_mb": lambda seen: seen.likely_resident_mb,
@@ -75,15 +76,21 @@ class Usage:
         """Windows whatever the shape was: for remote services, which have nothing to do with it."""
         self.clean_windows = 0
         """Windows without pressure since the last step up."""
+        self.heap_looks: list[UsageSignal] = []
+        """Windows in which it was seen what lives in the heap, as it is now."""
         self._clean: deque[tuple[float, dict[Figure, float]]] = deque(maxlen=_KEPT_WINDOWS)
+        self._was_clean = False
         self._forgotten_s: dict[Figure, float] = {}
 
-    def add(self, seen: UsageSignal, *, cores: float, slots: float, is_clean: bool) -> None:
-        """Take in one window."""
+    def add(self, seen: UsageSignal, *, cores: float, slots: float, is_clean: bool, is_burst: bool = False) -> None:
+        """Take in one window; one burst of collections is no pressure, but what was seen in it does not count."""
+        was_clean, self._was_clean = self._was_clean, is_clean
         self.recent.append(seen)
         self.all_windows.append(seen)
+        self._look(seen)
         if not is_clean:
-            self.clean_windows = 0
+            if not (is_burst and was_clean):
+                self.clean_windows = 0
             return
         self.clean_windows += 1
         values: dict[Figure, float] = {}
@@ -98,11 +105,20 @@ class Usage:
             histogram.add(value, seen.time_s)
         self._clean.append((seen.time_s, values))
 
+    def _look(self, seen: UsageSignal) -> None:
+        """Keep what was seen of what lives, and forget what is too old."""
+        since_s = seen.time_s - self._half_life_s
+        self.heap_looks = [look for look in self.heap_looks if look.time_s > since_s]
+        if seen.heap_live_mb is not None:
+            self.heap_looks.append(seen)
+
     def on_change(self, *, is_up: bool, stale: tuple[Figure, ...]) -> None:
         """Begin anew after a change of shape; figures that the change alters are forgotten."""
         self.recent.clear()
         if is_up:
             self.clean_windows = 0
+        if "heap_live_mb" in stale:
+            self.heap_looks.clear()
         for name in stale:
             self._histograms.pop(name, None)
             if self.all_windows:

@@ -63,6 +63,7 @@ from penstock.spark.internals.limits import (
     set_read_limit,
     with_minimum,
 )
+from penstock.spark.internals.live_heap import LivingHeap, has_running_tasks, heap_question, living_heaps
 from penstock.spark.internals.members import MEMBERS, Ability, Member, probe
 from penstock.spark.internals.plans import (
     PlanNode,
@@ -125,6 +126,7 @@ __all__ = [
     "JavaObject",
     "JobWork",
     "LiveExecutor",
+    "LivingHeap",
     "Member",
     "PlanNode",
     "RunningBatch",
@@ -159,6 +161,8 @@ __all__ = [
     "file_limit",
     "files_of_batch",
     "files_waiting",
+    "has_running_tasks",
+    "heap_question",
     "is_allocated_by_spark",
     "is_asked",
     "is_batch_over",
@@ -174,6 +178,7 @@ __all__ = [
     "leave_pool",
     "list_files",
     "live_executors",
+    "living_heaps",
     "make_folder",
     "make_pool",
     "missing_files",

@@ -48,6 +48,9 @@ _ACCUMULATORS_CLASS = "org.apache.spark.util.AccumulatorContext"
 _SETTERS_CLASS = "org.apache.spark.sql.catalyst.expressions.objects.InitializeJavaBean"
 _INVOKE_CLASS = "org.apache.spark.sql.catalyst.expressions.objects.Invoke"
 _COLUMNS_CLASS = "org.apache.spark.sql.classic.ExpressionUtils"
+_STATIC_INVOKE_CLASS = "org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke"
+_SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
+_ENVIRONMENT_CLASS = "org.apache.spark.SparkEnv"
 _TASK_PROFILE_CLASS = "org.apache.spark.resource.TaskResourceProfile"
 
 
@@ -69,6 +72,7 @@ class Ability(StrEnum):
     COUNTS = "rows of guards counted in compiled code"
     COMPILED = "count of compiled classes"
     USAGE = "memory and garbage collection of executors and their Python workers"
+    LIVE_HEAP = "what lives in the heap of executors"
     RESHAPE = "executors of another size while queries run"
     POOLS = "weights of priorities in Spark's scheduler"
     REHEARSAL = "executors that have run a query's batch before they take it over"
@@ -123,6 +127,13 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.USAGE, (_SUMMARY_CLASS,), "resourceProfileId"),
     Member(Ability.USAGE, (_SUMMARY_CLASS,), "removeReason"),
     Member(Ability.USAGE, (_PROFILE_MANAGER_CLASS,), "resourceProfileFromId"),
+    Member(Ability.LIVE_HEAP, (_STATIC_INVOKE_CLASS,), "staticObject"),
+    Member(Ability.LIVE_HEAP, (_INVOKE_CLASS,), "functionName"),
+    Member(Ability.LIVE_HEAP, (_COLUMNS_CLASS,), "column"),
+    Member(Ability.LIVE_HEAP, (_SESSION_CLASS,), "internalCreateDataFrame"),
+    Member(Ability.LIVE_HEAP, (_CONTEXT_CLASS,), "makeRDD"),
+    Member(Ability.LIVE_HEAP, (_ENVIRONMENT_CLASS,), "executorId"),
+    Member(Ability.LIVE_HEAP, (_BACKEND_CLASS,), "isExecutorActive"),
     Member(Ability.RESHAPE, (_PROFILE_MANAGER_CLASS,), "resourceProfileIdToResourceProfile"),
     Member(Ability.RESHAPE, (_PROFILE_MANAGER_CLASS,), "defaultProfile"),
     Member(Ability.RESHAPE, (_TASK_PROFILE_CLASS,), "setResourceProfileId"),
