@@ -24,7 +24,7 @@ def test_a_large_store_is_as_large_as_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(750)
 def test_a_standby_acts_after_its_leader_was_killed_and_nothing_is_done_twice(tmp_path: Path) -> None:
     """Every goal that was asked for is in the engine's log once, through three kills."""
     figures = bench_kills(tmp_path, kills=3, lease_s=2.0)

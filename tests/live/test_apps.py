@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Attach = Callable[..., Penstock]
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 EMBEDDED = list(APPS)
 RATES = {"taxi-drives": 300, "knn": 500, "mentions": 100, "word-count": 1_000, "click-fraud": 1_000}
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from penstock.cluster.standalone import StandaloneCluster
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1500)]
 
 PATIENCE_S = 600.0
 DRIVER = Path(__file__).parent / "driver_cluster.py"

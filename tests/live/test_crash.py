@@ -22,7 +22,7 @@ from penstock.store import open_reader
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1000)]
 
 DRIVER = Path(__file__).parent / "driver_governed.py"
 ROWS = 40_000

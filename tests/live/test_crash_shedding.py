@@ -19,7 +19,7 @@ from penstock.model import ActionKind
 from penstock.model.decision import KeepRatio, from_action
 from penstock.store import open_reader
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 DRIVER = Path(__file__).parent / "driver_shedding.py"
 KILLS = 10

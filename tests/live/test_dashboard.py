@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "dashboard"
 SIZES = {"light": (1400, 900, "light"), "dark": (1400, 900, "dark"), "phone": (390, 844, "light")}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.model import GuardSignal
     from penstock.spark.internals import RunningBatch
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 ROWS_PER_BATCH = 4000
 

@@ -10,7 +10,7 @@ import pytest
 
 from live.helpers import show
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 # A process of its own: the engine is a Spark application, and a process has one at a time.
 COMMAND = "import sys; from penstock.cli import main; sys.exit(main(sys.argv[1:]))"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(450)]
 
 MODULES = Path(__file__).parent / "fleet_modules"
 

@@ -24,7 +24,7 @@ BATCH = re.compile(r"^batch (\d+): ([\d,]+) rows in ([\d.]+) s$", re.MULTILINE)
 BACKLOG_ROWS = 300_000
 FIRST_BATCH_ROWS = 1000
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 
 def run(name: str, directory: Path) -> str:
@@ -69,7 +69,7 @@ def test_the_notebook_runs_and_shows_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_the_recipe_for_spark_submit_runs_on_standalone(tmp_path: Path) -> None:
     """Submitted to a cluster with the package as a zip, the query is governed by the package from that zip."""
     package = shutil.make_archive(str(tmp_path / "penstock"), "zip", EXAMPLES.parent / "src", "penstock")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.fleet.processes import EngineProcess
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1050)]
 
 MODULES = Path(__file__).parent / "fleet_modules"
 ROWS = QueryName("rows")
@@ -181,7 +181,7 @@ def test_a_silent_engine_is_fenced_before_its_query_runs_elsewhere(fleet: Fleet)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_twenty_moves_lose_and_double_no_row(fleet: Fleet) -> None:
     """However often a query moves, every row is written once."""
     downtimes_s = []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from conftest import Outcome
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 DECLARATION = """\
 [engines.left]

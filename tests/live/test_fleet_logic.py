@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.model.engine_report import RunReport
 
 # Slow: who sheds and who moves follows from how busy the cores are, and on a busy machine both may move.
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1050)]
 
 MODULES = Path(__file__).parent / "fleet_modules"
 PATIENCE_S = 120.0

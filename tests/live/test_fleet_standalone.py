@@ -17,7 +17,7 @@ from penstock.fleet.control import FleetControl
 from penstock.fleet_declaration import read_fleet
 from penstock.model import QueryName
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(1050)]
 
 ROWS = QueryName("rows")
 DECLARATION = """\

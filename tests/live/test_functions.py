@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 GROUPS = 400
 KEYS = 300

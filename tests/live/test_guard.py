@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock import Penstock
     from penstock.model import GuardSignal, PlannedBatch
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 
 def backlog(spark: SparkSession, rows_per_batch: int, **options: str) -> DataFrame:

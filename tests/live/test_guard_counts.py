@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 ROWS = 3000
 
 

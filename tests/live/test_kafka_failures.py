@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Attach = Callable[..., Penstock]
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 
 def rows_of(query: StreamingQuery) -> int:

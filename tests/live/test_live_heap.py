@@ -20,7 +20,7 @@ from penstock.spark.internals import Ability
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(750)]
 
 MB = 1024 * 1024
 HERE = Path(__file__).parent

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SHARE_OF_CAPACITY = 0.65
 """Of what the engine does for one query alone: each fits, both together do not."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Attach = Callable[..., Penstock]
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(750)]
 
 GOAL = Goal(latency="3 seconds", minimum_accuracy=0.05)
 RATIOS = (1.0, 0.5, 0.25, 0.1)

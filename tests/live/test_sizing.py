@@ -17,7 +17,7 @@ from penstock.cluster.standalone_config import StandaloneSpec
 from penstock.model import ActionKind
 from penstock.spark.event_log import read_event_logs
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1500)]
 
 HERE = Path(__file__).parent
 
