@@ -172,3 +172,13 @@ def test_rows_that_cost_nothing_but_their_reading_are_soon_seen_to() -> None:
         model.update(60_000, 30_000, 1.4)
     assert model.read_cost_s > 0.8 * model.costs.row_s
     assert model.predict_s(60_000, 60_000) == pytest.approx(1.4, rel=0.15)
+
+
+def test_batches_that_meet_a_jump_of_speed_are_remembered() -> None:
+    """Scatter stays what it is on a machine that a neighbour slows down again and again; its overruns tell."""
+    model = BatchTimeModel()
+    for batch in range(60):
+        rows, speed = 20_000 + 10_000 * (batch % 4), 1.7 if batch // 6 % 2 else 1.0
+        model.update(rows, rows, speed * (0.2 + rows * 20e-6))
+    assert max(model.overruns) > 1.5
+    assert min(model.overruns) < 0.7
