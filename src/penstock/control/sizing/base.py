@@ -45,6 +45,9 @@ class SizingContext:
     cores_go_first: bool = False
     """Whether there are to be fewer cores: memory waits, because those that stay share it."""
 
+    awaits_looks: bool = False
+    """Whether it is being looked at what lives in the heap: the heap waits for that, and memory for the heap."""
+
     @property
     def confirm_windows(self) -> int:
         """Windows on end in which a figure has to be above its limit before there is more."""
