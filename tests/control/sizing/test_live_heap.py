@@ -132,19 +132,19 @@ def test_what_lived_long_ago_is_looked_at_again() -> None:
 
 
 def test_a_heap_that_was_made_smaller_is_not_made_larger_for_a_burst() -> None:
-    """Two windows above the limit are enough before a step down, four after it, and two again where more rows come."""
+    """Two windows above the limit are enough before a step down, six after it, and two again where more rows come."""
     fresh, smaller, risen = engine(), engine(), engine()
     for sizing in (smaller, risen):
         feed(sizing, 2)
         sizing.begin(SizingDecision("P5", Resource.HEAP, 2 * 1000.0, ""))
         sizing.end(SHAPE, is_done=True)
-    for window in range(3):
+    for window in range(5):
         for sizing in (fresh, smaller):
             sizing.observe(calm(60.0 + 15.0 * window, gc_fraction=0.2))
         risen.observe(calm(60.0 + 15.0 * window, gc_fraction=0.2, arrival_rows_per_s=130.0, processed_rows_per_s=130.0))
     decided = [sizing.judge().decision for sizing in (fresh, smaller, risen)]
     assert [each is not None and each.policy == "P1" for each in decided] == [True, False, True]
-    smaller.observe(calm(105.0, gc_fraction=0.2))
+    smaller.observe(calm(135.0, gc_fraction=0.2))
     decision = smaller.judge().decision
     assert decision is not None
     assert decision.policy == "P1"
@@ -156,13 +156,13 @@ def test_a_heap_that_was_made_too_small_goes_back_to_what_was_enough_and_no_furt
     feed(sizing, 2)
     sizing.begin(SizingDecision("P5", Resource.HEAP, 2 * 1024.0, ""))
     sizing.end(SHAPE, is_done=True)
-    feed(sizing, 4, gc_fraction=0.4)
+    feed(sizing, 6, gc_fraction=0.4)
     decision = sizing.judge().decision
     assert decision is not None
     assert decision.total == 2 * 1300
     sizing.begin(decision)
     sizing.end(replace(SHAPE, heap_mb=1300), is_done=True)
-    feed(sizing, 4, gc_fraction=0.4, heap_used_mb=1200.0)
+    feed(sizing, 6, gc_fraction=0.4, heap_used_mb=1200.0)
     again = sizing.judge().decision
     assert again is not None
     assert again.total == 2 * 2 * 1300
