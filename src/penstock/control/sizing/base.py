@@ -19,10 +19,11 @@ CONFIRM_WINDOWS = 2
 OLD_PART = 2.0 / 3.0
 """Part of the heap that is for what lives, with collectors of two generations as they come (``-XX:NewRatio=2``); G1 can
 do with less heap than that."""
-CONFIRM_AGAIN_WINDOWS = 4
-"""The same for a resource that was made smaller: that was for a need that was seen, and is not taken back for two
-bursts that happen to follow each other. An executor with the heap that it needs, 8 % of its time in collections, had
-two such windows within two minutes."""
+CONFIRM_AGAIN_WINDOWS = 6
+"""The same for a resource that was made smaller: that was for a need that was seen, and is not taken back for bursts
+that happen to follow each other, nor for the first windows of a new executor, which fills its caches in them. An
+executor with the heap that it needs, 8 % of its time in collections, had two windows on end above 10 % within two
+minutes, and one that had just come four."""
 LEAST_LOOKS = 2
 """Looks at what lives in the heap before anything is concluded: a single one may fall between two batches."""
 SMALLEST_STEP = 1.1
@@ -44,6 +45,9 @@ class SizingContext:
     """Its total before that."""
     cores_go_first: bool = False
     """Whether there are to be fewer cores: memory waits, because those that stay share it."""
+
+    awaits_looks: bool = False
+    """Whether it is being looked at what lives in the heap: the heap waits for that, and memory for the heap."""
 
     @property
     def confirm_windows(self) -> int:

@@ -9,7 +9,7 @@ from penstock.model.sizing import Resource, Verdict
 
 
 class CpuUp:
-    """P3, CPU up: CPU time is above ``cpu_limit`` of the cores, in two windows, in four where P7 made them fewer.
+    """P3, CPU up: CPU time is above ``cpu_limit`` of the cores, in two windows, in six where P7 made them fewer.
 
     ``factor = step(cpu_fraction / cpu_limit * max(1, arrival / processed) * (1 + dead_band))``: where cores are busy
     the fraction says nothing of the need, but the rows that came and were not done do. P1 and P2 are silent when this

@@ -68,9 +68,9 @@ class HeapDown:
             return silent(self, "there are to be fewer cores first: those that stay share the memory", figures)
         if committed is None or used is None:
             return silent(self, "committed or used heap is not known", figures)
-        looks = len(usage.heap_looks)
-        if 0 < looks < settings.heap_looks and usage.clean_windows < 2 * watched:
-            return silent(self, f"what lives was seen {looks} of {settings.heap_looks} times", figures)
+        if context.awaits_looks:
+            seen = f"what lives was seen {len(usage.heap_looks)} of {settings.heap_looks} times"
+            return silent(self, seen, figures)
         need = living_need(usage.heap_looks, share, settings) or _sampled_need(context, used, share)
         needed = max(committed, used)
         reason = f"the JVM has committed {committed:,.0f} MB and used at most {used:,.0f} MB of {shape.heap_mb:,} MB"

@@ -29,7 +29,7 @@ class HeapUp:
     A JVM that has never used ``OLD_PART`` of its heap does not collect for want of heap: it begins with little, and
     collects all of it each time before it takes more. More heap would change nothing of that.
 
-    Two windows on end have to be above the limit, and four where P5 has made the heap smaller at this load; then the
+    Two windows on end have to be above the limit, and six where P5 has made the heap smaller at this load; then the
     step goes no further than back to what was enough.
 
     Sage (LinkedIn), table 1: heap allocation before total memory, by heap utilisation, GC time and frequency; P1 to P3

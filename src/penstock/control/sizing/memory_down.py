@@ -55,6 +55,8 @@ class MemoryDown:
             return silent(self, f"{usage.clean_windows} of {watched} quiet windows watched", figures)
         if context.cores_go_first:
             return silent(self, "there are to be fewer cores first: those that stay share the memory", figures)
+        if context.awaits_looks:
+            return silent(self, "what lives in the heap is being looked at: the heap goes first", figures)
         if resident is None:
             return silent(self, "resident memory is not known", figures)
         wanted = resident * (1 + settings.margin) / settings.memory_limit
