@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -64,6 +66,7 @@ def test_control_is_reached_with_the_first_batch_in_time() -> None:
     ]
     row = measure("run", batches, truth(), goal_s=3.6, began_s=EPOCH_S, ended_s=EPOCH_S + 9.5).row()
     assert (row["batches_to_control"], row["batches_out_of_control"]) == (1, 2)
+    assert json.loads(json.dumps(row)) == row
 
 
 def test_a_run_without_batches_has_only_lag() -> None:

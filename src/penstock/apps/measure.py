@@ -159,7 +159,8 @@ def measure(
         weights.append(kept)
         in_time = float(kept[ages_s <= goal_s].sum())
         useful += in_time
-        late_by_batch.append(1.0 - in_time / kept.sum() if kept.sum() > 0 else 0.0)
+        kept_rows = float(kept.sum())
+        late_by_batch.append(1.0 - in_time / kept_rows if kept_rows > 0 else 0.0)
         by_batch.append((batch.finished_s, float(np.median(ages_s)), float(ages_s.max())))
     offered = truth.rows_by_epoch_s(ended_s) - earlier
     durations = np.array([batch.duration_s for batch in counted])
