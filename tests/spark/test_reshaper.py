@@ -127,6 +127,23 @@ def test_new_executors_rehearse_before_jobs_go_there(cluster: Cluster) -> None:
     assert cluster.steps == ["rehearsal on 1", "jobs to 1", "release 0", "release 1"]
 
 
+def test_an_executor_that_replaced_a_lost_one_meanwhile_leaves_too(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one of the old shape left the engine would have two shapes, and nobody could size it any more."""
+
+    def lose_one(*_: object, **__: object) -> list[str]:
+        del cluster.profiles["0"]
+        cluster.profiles["13"] = 0
+        return []
+
+    monkeypatch.setattr(reshaper, "rehearse", lose_one)
+    larger = EngineShape(2, 1536, 384, 0, 2)
+    outcome = change(larger)
+    assert (outcome.is_done, outcome.shape) == (True, larger)
+    assert sorted(cluster.released) == ["1", "13"]
+
+
 def test_a_spark_that_cannot_rehearse_still_changes_its_shape(cluster: Cluster) -> None:
     """Without private members for it the first batch is a cold one, and nothing else is different."""
     assert change(EngineShape(2, 1536, 384, 0, 2), missing=(Ability.REHEARSAL,)).is_done

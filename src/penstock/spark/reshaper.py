@@ -218,7 +218,7 @@ class Reshaper:
         self._rehearse(profile_id)
         internals.move_to_profile(self._spark, profile_id)
         internals.request_profiles(self._spark, {**dict.fromkeys(staying, 0), profile_id: after.executors})
-        return self._release(list(old))
+        return self._release_others(profile_id)
 
     def _rehearse(self, profile_id: int) -> None:
         """Have new executors run the queries' last batches, so that the first one they take over is not their first."""
@@ -235,8 +235,23 @@ class Reshaper:
             there = {one.executor_id for one in internals.executor_usage(self._spark) if not one.ended}
             return not there & set(executor_ids)
 
-        if self._await(are_gone, self._release_within_s):
-            return ""
+        return "" if self._await(are_gone, self._release_within_s) else self._not_left()
+
+    def _release_others(self, profile_id: int) -> str:
+        """Let go of all executors but those of a profile, also of such as replaced lost ones meanwhile."""
+        asked: set[str] = set()
+
+        def are_gone() -> bool:
+            found = internals.executor_usage(self._spark)
+            others = {one.executor_id for one in found if not one.ended and one.profile_id != profile_id}
+            for executor_id in sorted(others - asked):
+                internals.release_executor(self._spark, executor_id)
+            asked.update(others)
+            return not others
+
+        return "" if self._await(are_gone, self._release_within_s) else self._not_left()
+
+    def _not_left(self) -> str:
         return f"old executors have not left within {self._release_within_s:.0f} s"
 
     def _serving(self) -> dict[str, int]:
