@@ -32,7 +32,7 @@ app = typer.Typer(
 
 @app.callback()
 def usual(context: typer.Context) -> None:
-    """Measure what needs no broker and no cluster, one after the other, unless one is named: about half an hour.
+    """Measure what needs no broker and no cluster, one after the other, unless one is named.
 
     These are sketch, coverage, idle, admission, batch-overhead, short-goal, priorities and overload. The others take
     longer, and are run by their names.
