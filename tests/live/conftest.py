@@ -24,11 +24,14 @@ collect_ignore = ["fleet_modules"]
 def spark() -> Iterator[SparkSession]:
     """A session with two cores and one gigabyte, on which nothing is registered."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - the interpreter must be set first
+    from pyspark import SparkContext  # noqa: PLC0415 - the interpreter must be set first
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     from penstock.kafka import jars  # noqa: PLC0415 - as above
     from penstock.spark.internals import end_session  # noqa: PLC0415 - as above
 
+    # A JVM that a module started when it was imported has neither the connector nor the memory that are asked for here.
+    assert SparkContext._gateway is None, "something started a JVM before the session of the tests"
     session = (
         SparkSession.builder.master("local[2]")
         .appName("penstock-tests")

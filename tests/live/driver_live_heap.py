@@ -23,12 +23,19 @@ def live_mb(spark: SparkSession) -> float | None:
     return found[0].live_bytes / 1024 / 1024 if found else None
 
 
-builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-session = builder.config("spark.driver.extraJavaOptions", sys.argv[1]).config("spark.driver.memory", "1g").getOrCreate()
-before = live_mb(session)
-numbers = session.range(0, TABLE_MB * 8 * 1024, 1, 4)
-texts = [fn.sha2((fn.col("id") + place).cast("string"), 256).alias(f"text_{place}") for place in (0, 1)]
-numbers.select(*texts).persist(StorageLevel.MEMORY_ONLY).count()
-after = live_mb(session)
-sys.stdout.write(json.dumps({"table_mb": None if before is None or after is None else after - before}) + "\n")
-session.stop()
+def main() -> None:
+    """Only where this file is run: whoever collects tests imports it."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.extraJavaOptions", sys.argv[1]).config("spark.driver.memory", "1g")
+    session = builder.getOrCreate()
+    before = live_mb(session)
+    numbers = session.range(0, TABLE_MB * 8 * 1024, 1, 4)
+    texts = [fn.sha2((fn.col("id") + place).cast("string"), 256).alias(f"text_{place}") for place in (0, 1)]
+    numbers.select(*texts).persist(StorageLevel.MEMORY_ONLY).count()
+    after = live_mb(session)
+    sys.stdout.write(json.dumps({"table_mb": None if before is None or after is None else after - before}) + "\n")
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

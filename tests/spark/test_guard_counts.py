@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,13 +56,35 @@ def test_a_finished_batch_is_read_once_and_remembered(begun: Callable[[str | Non
     assert counts.reports("run", 2) == {}
 
 
-def test_a_batch_that_nobody_asks_about_is_read_before_it_is_lost(begun: Callable[[str | None], GuardCounts]) -> None:
-    """When the batch after next is planned, its counts are taken; those of a query that is over are not made up."""
-    counts = begun("plan")
+def test_a_report_that_stays_away_is_read_before_it_is_lost(
+    begun: Callable[[str | None], GuardCounts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the batch after next is planned, by a thread that nobody waits for; none of a query that is over."""
+    counts, readers = begun("plan"), queue.SimpleQueue[str]()
+
+    def noted(execution: str) -> CountedNode:
+        readers.put(threading.current_thread().name)
+        return plan_of(execution)
+
+    monkeypatch.setattr(internals, "counted_plan", noted)
     for batch_id in (1, 2, 3):
+        counts.expect("run", batch_id, 1_000)
         counts.begin("query", "run", batch_id, TOLD)
+    assert readers.get(timeout=60.0) == "penstock-counts"
     counts.forget("run")
     assert [bool(counts.reports("run", batch_id)) for batch_id in (1, 2, 3)] == [True, False, False]
+
+
+def test_without_anybody_who_governs_nothing_is_read_and_no_row_tells(
+    begun: Callable[[str | None], GuardCounts],
+) -> None:
+    """The plan of a batch that nobody will ask about is let go of, and the list of arrivals grows no longer."""
+    counts = begun("plan")
+    masks = [counts.begin("query", "run", batch_id, TOLD)[0] for batch_id in (1, 2, 3, 4)]
+    assert [mask == NOBODY for mask in masks] == [False, False, True, True]
+    assert counts.reports("run", 1) == {}
+    assert counts.reports("run", 4)
+    assert counts.begin("query", "run", 6, TOLD)[0] != NOBODY
 
 
 @pytest.mark.parametrize("execution", [None, "broken"])

@@ -16,6 +16,7 @@ from penstock.bench.spells import spells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 LEAST_GAIN = 1.5
 _LONGEST_S = 600.0
@@ -72,13 +73,13 @@ class DemoRun:
         }
 
 
-def bench_demo(runs: int, *, beside_spells: bool, say: Callable[[str], None]) -> list[DemoRun]:
-    """Run the demo so many times."""
+def bench_demo(runs: int, *, beside_spells: bool, say: Callable[[str], None], out: Path | None = None) -> list[DemoRun]:
+    """Run the demo so many times; what each of them leaves is kept in a folder of ``out``, where that is given."""
     beside = "spells of a busy core" if beside_spells else "nothing"
     found = []
     for number in range(1, runs + 1):
         with spells(seed=number) if beside_spells else nullcontext():
-            run = _one_run(number, beside)
+            run = _one_run(number, beside, None if out is None else out / f"run-{number}")
         found.append(run)
         say(
             f"run {number} of {runs} beside {beside}: p95 {run.p95_s:.2f} s of {run.goal_s:g} s, useful rows "
@@ -87,11 +88,11 @@ def bench_demo(runs: int, *, beside_spells: bool, say: Callable[[str], None]) ->
     return found
 
 
-def _one_run(number: int, beside: str) -> DemoRun:
+def _one_run(number: int, beside: str, out: Path | None) -> DemoRun:
     load_average, began_s = os.getloadavg()[0], time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="penstock-demo-") if out is None else nullcontext(out) as folder:
         done = subprocess.run(
-            [sys.executable, "-c", _CALL, "demo", "--json", "--out", folder],
+            [sys.executable, "-c", _CALL, "demo", "--json", "--out", str(folder)],
             check=True, capture_output=True, text=True, timeout=_LONGEST_S,
         )  # fmt: skip
     return read_run(json.loads(done.stdout), number, beside, time.monotonic() - began_s, load_average)

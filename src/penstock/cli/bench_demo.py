@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,9 @@ def demo(
     spells: Annotated[
         bool, typer.Option("--spells", help="Beside a process that takes a core in random spells of 5 to 15 s.")
     ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep the report and the action log of every run in a folder of this one.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the demo over and over and count how often it holds its goal.
@@ -24,10 +28,11 @@ def demo(
     For example:
       penstock bench demo
       penstock bench demo --runs 10 --spells --json
+      penstock bench demo --runs 3 --out kept && penstock log --store kept/run-2/penstock.db
     """
     from penstock.bench.demo_runs import LEAST_GAIN, bench_demo  # noqa: PLC0415 - imports Spark's neighbours
 
-    found = bench_demo(runs, beside_spells=spells, say=lambda text: typer.echo(text, err=True))
+    found = bench_demo(runs, beside_spells=spells, out=out, say=lambda text: typer.echo(text, err=True))
     rows = [run.row() for run in found]
     within = sum(run.is_within_goal for run in found)
     gained = sum(run.gain >= LEAST_GAIN for run in found)

@@ -17,6 +17,7 @@ How old rows are is told by a sample of them (:func:`sampling`). See ADR 28.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -55,7 +56,7 @@ NOBODY = 2.0**52 - 1.0
 _REMEMBERED = 4096
 """Batches whose counts are at hand: as many as those whose directives are."""
 _UNREAD = 2
-"""A report comes while the next batch is planned; when the one after it is, it is read without anybody asking."""
+"""A report comes while the next batch is planned; one whose report is not there when the one after it is stays away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,7 @@ class _Batch:
     run_id: str
     execution: JavaObject | None = None
     is_known: bool = False
+    is_read: bool = False
     reports: dict[str, dict[str, Any]] = field(default_factory=dict)
     reading: threading.Lock = field(default_factory=threading.Lock)
 
@@ -227,6 +229,8 @@ class GuardCounts:
         self._unreadable: set[str] = set()
         self._next_tag = 0
         self._lock = threading.Lock()
+        self._late: queue.SimpleQueue[_Batch] = queue.SimpleQueue()
+        self._reader: threading.Thread | None = None
 
     def add(self, name: str, collector: JavaObject | None) -> None:
         """A guard is built that counts so; with the list of its arrivals, where it has any."""
@@ -244,9 +248,9 @@ class GuardCounts:
             if self._collectors and run_id not in self._unreadable:
                 batch.execution = self._execution(query_id, run_id, batch_id)
             batch.is_known = batch.execution is not None
-        if not batch.is_known:
-            return [NOBODY, float(batch.tag)]
         expected = self._expected.get(run_id)
+        if not batch.is_known or (expected is None and self._is_unread(run_id, batch_id)):
+            return [NOBODY, float(batch.tag)]
         rows = expected[1] if expected is not None and expected[0] == batch_id else None
         return [float(sample_every(rows) - 1), float(batch.tag)]
 
@@ -276,9 +280,33 @@ class GuardCounts:
             while len(self._batches) > _REMEMBERED:
                 self._batches.popitem(last=False)
             before = self._batches.get((run_id, batch_id - _UNREAD))
-        if before is not None:
-            self._read(before)  # nobody is attached who would ask for it
+        if before is not None and before.execution is not None:
+            self._read_late(before)
         return batch
+
+    def _is_unread(self, run_id: str, batch_id: int) -> bool:
+        """Whether a batch long done was not asked about: nobody is attached who would."""
+        before = self._batches.get((run_id, batch_id - _UNREAD))
+        return before is not None and not before.is_read
+
+    def _read_late(self, batch: _Batch) -> None:
+        """A report stays away: read its counts while its plan is there, if anybody governs the query who may ask yet.
+
+        Not on this thread, on which a batch waits to be planned, but on one for all: Py4J gives every thread a
+        connection of its own.
+        """
+        if batch.run_id not in self._expected:
+            batch.execution = None
+            return
+        with self._lock:
+            if self._reader is None:
+                self._reader = threading.Thread(target=self._read_on, name="penstock-counts", daemon=True)
+                self._reader.start()
+        self._late.put(batch)
+
+    def _read_on(self) -> None:
+        while True:
+            self._read(self._late.get())
 
     def _execution(self, query_id: str, run_id: str, batch_id: int) -> JavaObject | None:
         stream = self._streams.get(run_id)
@@ -294,6 +322,7 @@ class GuardCounts:
             execution, batch.execution = batch.execution, None
             if execution is None:
                 return
+            batch.is_read = True
             try:
                 plan = internals.counted_plan(execution)
                 for name, found in guard_rows_in(plan, list(self._collectors), internals.counted_rows).items():
