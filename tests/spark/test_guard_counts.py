@@ -36,6 +36,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], GuardCounts
         monkeypatch.setattr(guard_counts.internals, "stream_of", lambda *_: "stream")
         monkeypatch.setattr(internals, "execution_of_batch", lambda *_: execution)
         monkeypatch.setattr(internals, "counted_plan", plan_of)
+        monkeypatch.setattr(internals, "places_of_filters", lambda _: {})
         monkeypatch.setattr(internals, "counted_rows", {1: 100, 2: 40}.__getitem__)
         found = GuardCounts()
         found.add(NAME, None)
@@ -75,16 +76,28 @@ def test_a_report_that_stays_away_is_read_before_it_is_lost(
     assert [bool(counts.reports("run", batch_id)) for batch_id in (1, 2, 3)] == [True, False, False]
 
 
-def test_without_anybody_who_governs_nothing_is_read_and_no_row_tells(
-    begun: Callable[[str | None], GuardCounts],
+def test_places_of_filters_are_kept_until_others_are_there(
+    begun: Callable[[str | None], GuardCounts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The plan of a batch that nobody will ask about is let go of, and the list of arrivals grows no longer."""
-    counts = begun("plan")
-    masks = [counts.begin("query", "run", batch_id, TOLD)[0] for batch_id in (1, 2, 3, 4)]
-    assert [mask == NOBODY for mask in masks] == [False, False, True, True]
-    assert counts.reports("run", 1) == {}
-    assert counts.reports("run", 4)
-    assert counts.begin("query", "run", 6, TOLD)[0] != NOBODY
+    """The whole plan is read for the first batch, and again when something else stands where the filters were."""
+    counts, read = begun("plan"), []
+    texts = {7: "Filter (SPARK_PARTITION_ID() >= 0)", 4: f"Filter (({NAME}#9 > 0.0) AND (SPARK_PARTITION_ID() >= -2))"}
+
+    def noted(execution: str) -> CountedNode:
+        read.append(execution)
+        return plan_of(execution)
+
+    monkeypatch.setattr(internals, "counted_plan", noted)
+    monkeypatch.setattr(internals, "places_of_filters", lambda _: {1: 7, 2: 4})
+    monkeypatch.setattr(internals, "filter_at", lambda _, place: (texts[place], 10 * place))
+    offered = []
+    for batch_id in (1, 2, 3):
+        counts.begin("query", "run", batch_id, TOLD)
+        offered.append(counts.reports("run", batch_id)[NAME]["offered_rows"])
+        if batch_id == 2:
+            texts[4] = f"Filter (({NAME}0#9 > 0.0) AND (SPARK_PARTITION_ID() >= -2))"
+    assert offered == [100, 70, 100]
+    assert len(read) == 2
 
 
 @pytest.mark.parametrize("execution", [None, "broken"])

@@ -50,7 +50,12 @@ class WantedLength:
             self.goal_s, self.interval_s, model.relative_deviation, late_ratio=self.late_ratio
         )
         return length_among_jumps_s(
-            self.goal_s, self.interval_s, model.overhead_s, model.overruns, at_most_s=min(self.target_s, longest_s)
+            self.goal_s,
+            self.interval_s,
+            model.overhead_s,
+            model.overruns,
+            at_most_s=min(self.target_s, longest_s),
+            late_ratio=self.late_ratio,
         )
 
     def wanted_s(self, model: BatchTimeModel, arrival_rows_per_s: float, keep_floor: float | None) -> float:

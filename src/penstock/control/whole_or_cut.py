@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.control.batch_cut import cut_to, late_part_of
-from penstock.control.batch_length import late_part, useful_length_s
+from penstock.control.batch_length import WORTH, late_part, useful_length_s
 from penstock.estimate.bisection import largest_that_holds
 from penstock.model.directive import LATE_PART
 from penstock.model.evolve import evolve
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _SHORTEST_S = 0.001
 """Spark's reports count in milliseconds: no batch is taken to be shorter, whatever is predicted of one without rows."""
-_WORTH = 1.1
-"""Dropping rows must have a tenth more of them out in time: what is expected of either way scatters by as much."""
 _MOST_OVERHEAD_OF_GOAL = 1.0 / 3.0
 """Beyond this part of the goal the length with most rows in time is no longer one whose rows are all in time.
 
@@ -68,7 +66,7 @@ def better_of(
     whole_later = rates.later_whole(costs)
 
     def gains(found: KeepChoice, batch_s: float, later: float) -> bool:
-        return rates.now(found, batch_s) > _WORTH * whole_now or later > _WORTH * whole_later
+        return rates.now(found, batch_s) > WORTH * whole_now or later > WORTH * whole_later
 
     length_s = min(length_s, longest_s)
     fitting = cut_to(costs, load, goal, length_s, kept_rows=costs.kept_rows_within(length_s, load.rows))
@@ -113,7 +111,7 @@ def _rows_at_best(model: BatchTimeModel, batch_s: float, read_rows: float) -> fl
 
 def _saves_time(costs: BatchCosts, keep_floor: float) -> bool:
     """Whether rows that are dropped down to the floor save a tenth of the time."""
-    return costs.row_s > _WORTH * (costs.read_s + keep_floor * costs.work_s)
+    return costs.row_s > WORTH * (costs.read_s + keep_floor * costs.work_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ BATCHES_TO_KNOW = 2 * _UNKNOWNS
 """Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
 _REMEMBERED_BATCHES = 32
 """Batches of which it is remembered how far off they were: one of so many, late, is as much as may be late at all."""
+_FEWEST_OVERRUNS = 8
+"""Of fewer batches a single one that took too long would be more than an eighth."""
 _RECALLED_BATCHES = 4
 _RESCALED_DOUBT = 0.5
 
@@ -169,7 +171,7 @@ class BatchTimeModel:
         Unlike scatter this has jumps of the machine's speed in it. A jump tells nothing of the batches after it, but
         the one that meets it is late, and a machine that jumps again and again is not a steady one.
         """
-        return self._state.overruns if len(self._state.overruns) >= _REMEMBERED_BATCHES else ()
+        return self._state.overruns if len(self._state.overruns) >= _FEWEST_OVERRUNS else ()
 
     @property
     def overhead_s(self) -> float:

@@ -122,10 +122,35 @@ def sample_every(rows: float | None) -> int:
     return every
 
 
-def guard_rows_in(plan: CountedNode, names: Sequence[str], rows_of: Callable[[int], int]) -> dict[str, dict[str, int]]:
-    """Rows offered, kept, and late ones dropped, by guard; of a guard that a plan has twice, those of one.
+@dataclass(frozen=True, slots=True)
+class GuardFilters:
+    """The filters of a guard in a plan, by whatever tells their rows; ``late_gone`` where it drops late ones first."""
 
-    Both copies of a guard whose frame is read twice see the same rows, unless Spark runs only one of them.
+    name: str
+    offered: int
+    kept: int
+    late_gone: int | None = None
+
+    def rows(self, rows_of: Callable[[int], int]) -> dict[str, int]:
+        """Rows offered, kept, and late ones dropped.
+
+        Examples
+        --------
+        >>> GuardFilters("penstock.guard.1", offered=1, kept=3, late_gone=2).rows({1: 100, 2: 90, 3: 30}.__getitem__)
+        {'offered_rows': 100, 'kept_rows': 30, 'late_gone_rows': 10}
+        """
+        offered_rows = rows_of(self.offered)
+        late_gone_rows = 0 if self.late_gone is None else offered_rows - rows_of(self.late_gone)
+        return {"offered_rows": offered_rows, "kept_rows": rows_of(self.kept), "late_gone_rows": late_gone_rows}
+
+    def at(self, places: Mapping[int, int]) -> GuardFilters:
+        """The same filters by their places in the plan."""
+        late_gone = None if self.late_gone is None else places[self.late_gone]
+        return GuardFilters(self.name, places[self.offered], places[self.kept], late_gone)
+
+
+def guards_in(plan: CountedNode, names: Sequence[str]) -> list[GuardFilters]:
+    """The filters of all guards that a plan has, by the numbers of their counts.
 
     Examples
     --------
@@ -133,37 +158,43 @@ def guard_rows_in(plan: CountedNode, names: Sequence[str], rows_of: Callable[[in
     >>> offered = CountedNode("Filter", "Filter (SPARK_PARTITION_ID() >= 0)", 1)
     >>> late = CountedNode("Filter", "Filter (NOT late#3 AND (SPARK_PARTITION_ID() >= -1))", 2, (offered,))
     >>> kept = CountedNode("Filter", "Filter ((penstock.guard.1#4 > 0.0) AND (SPARK_PARTITION_ID() >= -2))", 3, (late,))
-    >>> guard_rows_in(kept, ["penstock.guard.1"], {1: 100, 2: 90, 3: 30}.__getitem__)
-    {'penstock.guard.1': {'offered_rows': 100, 'kept_rows': 30, 'late_gone_rows': 10}}
+    >>> guards_in(kept, ["penstock.guard.1"])
+    [GuardFilters(name='penstock.guard.1', offered=1, kept=3, late_gone=2)]
     """
-    found: dict[str, dict[str, int]] = {}
+    found = []
     for node in _filters(plan, KEPT):
         name = next((each for each in names if f"{each}#" in node.text), None)
         offered = next(_filters(node, OFFERED), None)
-        if name is None or offered is None:
+        if name is None or offered is None or offered.rows_id is None or node.rows_id is None:
             continue
         on_time = next(_filters(node, LATE_GONE, until=offered), None)
-        rows = _rows(offered, rows_of)
-        counts = {
-            "offered_rows": rows,
-            "kept_rows": _rows(node, rows_of),
-            "late_gone_rows": 0 if on_time is None else rows - _rows(on_time, rows_of),
-        }
-        found[name] = max(counts, found.get(name, counts), key=lambda each: each["offered_rows"])
+        found.append(GuardFilters(name, offered.rows_id, node.rows_id, None if on_time is None else on_time.rows_id))
+    return found
+
+
+def rows_by_guard(guards: Sequence[GuardFilters], rows_of: Callable[[int], int]) -> dict[str, dict[str, int]]:
+    """Rows of each guard; of one that a plan has twice, those of one of them.
+
+    Both copies of a guard whose frame is read twice see the same rows, unless Spark runs only one of them.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for guard in guards:
+        rows = guard.rows(rows_of)
+        found[guard.name] = max(rows, found.get(guard.name, rows), key=lambda each: each["offered_rows"])
     return found
 
 
 def _filters(node: CountedNode, which: int, until: CountedNode | None = None) -> Iterator[CountedNode]:
     if node is until:
         return
-    if node.name == "Filter" and f"SPARK_PARTITION_ID() >= {which})" in node.text:
+    if node.name == "Filter" and _is_filter(node.text, which):
         yield node
     for child in node.children:
         yield from _filters(child, which, until)
 
 
-def _rows(node: CountedNode, rows_of: Callable[[int], int]) -> int:
-    return 0 if node.rows_id is None else rows_of(node.rows_id)
+def _is_filter(text: str, which: int) -> bool:
+    return f"SPARK_PARTITION_ID() >= {which})" in text
 
 
 def report_of(rows: Mapping[str, int], ratio: float, floor: float) -> dict[str, int]:
@@ -198,6 +229,22 @@ def report_of(rows: Mapping[str, int], ratio: float, floor: float) -> dict[str, 
     }
 
 
+def _rows_at(guards: Sequence[GuardFilters], execution: JavaObject) -> dict[str, dict[str, int]] | None:
+    """Rows of guards whose filters have known places in a plan; None where others are there by now."""
+    rows: dict[int, int] = {}
+    for guard in guards:
+        for which, place in ((OFFERED, guard.offered), (LATE_GONE, guard.late_gone), (KEPT, guard.kept)):
+            if place is None:
+                continue
+            found = internals.filter_at(execution, place)
+            if found is None or not _is_filter(found[0], which):
+                return None
+            if which == KEPT and f"{guard.name}#" not in found[0]:
+                return None
+            rows[place] = found[1]
+    return rows_by_guard(guards, rows.__getitem__)
+
+
 @dataclass(slots=True)
 class _Batch:
     """A batch that has asked; ``execution`` until its counts are read, by one thread."""
@@ -208,7 +255,6 @@ class _Batch:
     run_id: str
     execution: JavaObject | None = None
     is_known: bool = False
-    is_read: bool = False
     reports: dict[str, dict[str, Any]] = field(default_factory=dict)
     reading: threading.Lock = field(default_factory=threading.Lock)
 
@@ -226,6 +272,7 @@ class GuardCounts:
         self._expected: dict[str, tuple[int, float | None]] = {}
         self._batches: OrderedDict[tuple[str, int], _Batch] = OrderedDict()
         self._arrivals: OrderedDict[tuple[str, int], tuple[int, int]] = OrderedDict()
+        self._places: dict[str, list[GuardFilters]] = {}
         self._unreadable: set[str] = set()
         self._next_tag = 0
         self._lock = threading.Lock()
@@ -248,9 +295,9 @@ class GuardCounts:
             if self._collectors and run_id not in self._unreadable:
                 batch.execution = self._execution(query_id, run_id, batch_id)
             batch.is_known = batch.execution is not None
-        expected = self._expected.get(run_id)
-        if not batch.is_known or (expected is None and self._is_unread(run_id, batch_id)):
+        if not batch.is_known:
             return [NOBODY, float(batch.tag)]
+        expected = self._expected.get(run_id)
         rows = expected[1] if expected is not None and expected[0] == batch_id else None
         return [float(sample_every(rows) - 1), float(batch.tag)]
 
@@ -266,6 +313,7 @@ class GuardCounts:
         """A query is over, and its last report was read: let go of its plans."""
         self._streams.pop(run_id, None)
         self._expected.pop(run_id, None)
+        self._places.pop(run_id, None)
         self._unreadable.discard(run_id)
         with self._lock:
             for key, batch in self._batches.items():
@@ -284,20 +332,12 @@ class GuardCounts:
             self._read_late(before)
         return batch
 
-    def _is_unread(self, run_id: str, batch_id: int) -> bool:
-        """Whether a batch long done was not asked about: nobody is attached who would."""
-        before = self._batches.get((run_id, batch_id - _UNREAD))
-        return before is not None and not before.is_read
-
     def _read_late(self, batch: _Batch) -> None:
-        """A report stays away: read its counts while its plan is there, if anybody governs the query who may ask yet.
+        """Read the counts of a batch whose report stays away, while its plan is there.
 
         Not on this thread, on which a batch waits to be planned, but on one for all: Py4J gives every thread a
         connection of its own.
         """
-        if batch.run_id not in self._expected:
-            batch.execution = None
-            return
         with self._lock:
             if self._reader is None:
                 self._reader = threading.Thread(target=self._read_on, name="penstock-counts", daemon=True)
@@ -322,14 +362,28 @@ class GuardCounts:
             execution, batch.execution = batch.execution, None
             if execution is None:
                 return
-            batch.is_read = True
             try:
-                plan = internals.counted_plan(execution)
-                for name, found in guard_rows_in(plan, list(self._collectors), internals.counted_rows).items():
+                for name, found in self._rows(batch.run_id, execution).items():
                     batch.reports[name] = {**report_of(found, batch.ratio, batch.floor), **self._ends(name, batch.tag)}
             except Exception:
                 logger.exception("the rows of a query cannot be counted: they are taken to be what it is told")
                 self._unreadable.add(batch.run_id)
+
+    def _rows(self, run_id: str, execution: JavaObject) -> dict[str, dict[str, int]]:
+        """Rows by guard: from where they were in the batch before, or else from the whole plan."""
+        guards = self._places.get(run_id)
+        found = None if guards is None else _rows_at(guards, execution)
+        if found is not None:
+            return found
+        plan = internals.counted_plan(execution)
+        guards = guards_in(plan, list(self._collectors))
+        try:
+            places = internals.places_of_filters(execution)
+            self._places[run_id] = [guard.at(places) for guard in guards]
+        except KeyError:
+            # A plan that Spark still changes while it runs: its filters are found anew in every batch.
+            self._places.pop(run_id, None)
+        return rows_by_guard(guards, internals.counted_rows)
 
     def _ends(self, name: str, tag: int) -> dict[str, float]:
         """Oldest and newest arrival in a batch, of the rows that told."""

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from penstock.spark.internals.handles import JavaObject
 
 _SEED = 20_077
-_OUTPUT_ROWS = "number of output rows"
+_OUTPUT_ROWS, _ROWS_METRIC = "number of output rows", "numOutputRows"
+_ADAPTIVE = "AdaptiveSparkPlan"
+_MOST_NODES = 1024
+"""Of a larger plan no places are looked for, some tenths of a millisecond each."""
+_MOST_FIELDS = 25
+"""Of an operator's arguments that are written out: Spark's own default."""
 _probed: WeakKeyDictionary[SparkSession, bool] = WeakKeyDictionary()
 """Looked for once a session: every member takes some hundred calls of Py4J."""
 
@@ -124,6 +129,35 @@ def counted_plan(execution: JavaObject) -> CountedNode:
     classes = _classes(context._jvm)  # noqa: SLF001 - as above
     info = classes.plans.fromSparkPlan(execution.executedPlan())
     return _node(json.loads(str(classes.protocol.sparkEventToJsonString(classes.update(0, "", info))))["sparkPlanInfo"])
+
+
+def places_of_filters(execution: JavaObject) -> dict[int, int]:
+    """Where in a plan its filters are, by the number of their count of rows; none in a plan that Spark may yet change.
+
+    A place is a number by which Spark finds the node again, and batches of one query have the same plan. Whoever knows
+    the places reads counts in a dozen small calls: what :func:`counted_plan` fetches is so long that the two ends of a
+    connection wait 40 ms for each other in the middle of it.
+    """
+    plan = execution.executedPlan()
+    found: dict[int, int] = {}
+    for place in range(_MOST_NODES):
+        node = plan.apply(place)
+        if node is None:
+            return found
+        name = str(node.nodeName())
+        if name == _ADAPTIVE:
+            break
+        if name == "Filter":
+            found[int(node.longMetric(_ROWS_METRIC).id())] = place
+    return {}
+
+
+def filter_at(execution: JavaObject, place: int) -> tuple[str, int] | None:
+    """Text and rows of the filter at a place of a plan that was run; None where something else is there."""
+    node = execution.executedPlan().apply(place)
+    if node is None or str(node.nodeName()) != "Filter":
+        return None
+    return str(node.simpleString(_MOST_FIELDS)), int(node.longMetric(_ROWS_METRIC).value())
 
 
 def counted_rows(rows_id: int) -> int:
