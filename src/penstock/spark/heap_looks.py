@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock")
 
 _GROUP = "penstock heap look"
-_LOOK_EVERY_S = (0.1, 0.8)
-"""Pauses between two questions whether tasks run, drawn: or every look would fall on the begin of a batch."""
+_LOOK_EVERY_S = (0.02, 0.3)
+"""Pauses between two questions whether tasks run, drawn: or every look would fall on the begin of a batch. Tasks of a
+short batch run for some tenths of a second, and longer pauses would miss most of them."""
 _TRIES = 3
 """Looks that may fail one after another: a job that waits for a slot for too long says nothing of the next one."""
 _MEGABYTE = 1024 * 1024

@@ -187,7 +187,7 @@ class PolicyEngine:
             was_made_smaller=was_made_smaller,
             was_enough=self._past.down_from.get(policy.resource) if was_made_smaller else None,
             cores_go_first=cores_go_first,
-            awaits_looks=self._awaits_looks,
+            awaits_looks=self.awaits_looks,
         )
         verdict = policy.judge(context)
         if verdict.decision is None or policy.is_up or not self._was_down(policy.resource):
@@ -225,7 +225,7 @@ class PolicyEngine:
         return self.usage.clean_windows >= first and len(looks) < self._settings.heap_looks and is_cheap
 
     @property
-    def _awaits_looks(self) -> bool:
+    def awaits_looks(self) -> bool:
         """Whether looks have begun and more are to come; not for ever, since slots may never be free."""
         patience = 2 * windows_to_watch(self._settings)
         return bool(self.usage.heap_looks) and self.wants_heap_look and self.usage.clean_windows < patience

@@ -75,9 +75,12 @@ def living_heaps(question: Any) -> list[LivingHeap]:  # noqa: ANN401 - as above
 
 
 def has_running_tasks(spark: SparkSession) -> bool:
-    """Whether any executor runs a task now, as far as Spark has told."""
-    found = context_of(spark).statusStore().executorList(True)
-    return any(found.apply(index).activeTasks() > 0 for index in range(found.size()))
+    """Whether any task runs now, by the scheduler's own count.
+
+    What Spark's status store tells is a tenth of a second old at the least, and of short tasks often wrong: it writes
+    no more than so often, and the last change may stay unwritten until the next one comes.
+    """
+    return int(context_of(spark).taskScheduler().rootPool().runningTasks()) > 0
 
 
 def _used_of_old(pools: Sequence[int]) -> int:

@@ -134,6 +134,8 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.LIVE_HEAP, (_CONTEXT_CLASS,), "makeRDD"),
     Member(Ability.LIVE_HEAP, (_ENVIRONMENT_CLASS,), "executorId"),
     Member(Ability.LIVE_HEAP, (_BACKEND_CLASS,), "isExecutorActive"),
+    Member(Ability.LIVE_HEAP, (_TASK_SCHEDULER_CLASS,), "rootPool"),
+    Member(Ability.LIVE_HEAP, (_POOL_CLASS,), "runningTasks"),
     Member(Ability.RESHAPE, (_PROFILE_MANAGER_CLASS,), "resourceProfileIdToResourceProfile"),
     Member(Ability.RESHAPE, (_PROFILE_MANAGER_CLASS,), "defaultProfile"),
     Member(Ability.RESHAPE, (_TASK_PROFILE_CLASS,), "setResourceProfileId"),
