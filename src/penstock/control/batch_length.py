@@ -119,8 +119,8 @@ def length_among_jumps_s(
 
     def late(length_s: float) -> float:
         wait_s = max(interval_s, length_s)
-        lates = (min(1.0, max(0.0, length_s * each - goal_s + wait_s) / wait_s) for each in overruns)
-        return sum(lates) / len(overruns)
+        late_parts = (min(1.0, max(0.0, length_s * each - goal_s + wait_s) / wait_s) for each in overruns)
+        return sum(late_parts) / len(overruns)
 
     def in_time(length_s: float) -> float:
         return (1.0 - overhead_s / length_s) * (1.0 - late(length_s))
