@@ -108,6 +108,11 @@ class Measured:
         )
 
     @property
+    def batches_out_of_control(self) -> int:
+        """Batches of which more than 5 % of the kept rows were out too late."""
+        return sum(late > _IN_CONTROL for late in self.late_by_batch)
+
+    @property
     def useful_rows_per_s(self) -> float:
         """Rows per second whose results came within the goal."""
         return self.useful_rows / self.seconds
@@ -136,7 +141,7 @@ class Measured:
             "lag_end_rows": self.lag_end_rows,
             "useful_rows_per_s": round(self.useful_rows_per_s, 1),
             "batches_to_control": self.batches_to_control,
-            "batches_out_of_control": sum(late > _IN_CONTROL for late in self.late_by_batch),
+            "batches_out_of_control": self.batches_out_of_control,
         }
 
 
