@@ -77,3 +77,8 @@ def test_rows_are_not_dropped_where_that_saves_nothing(overhead_s: float) -> Non
 def test_a_wrong_belief_is_not_for_ever(noise: float, load: float, seed: int) -> None:
     """Batches that an accident or bad luck made long do not have all rows kept and late for the rest of the run."""
     assert run_loop(LoopCase(1.0, noise, load, "accidents", seed)).late_ratio < 0.3
+
+
+def test_a_cut_that_met_an_accident_is_not_believed_for_ever() -> None:
+    """The first cut after the step takes three times as long, as if dropping saved nothing; others tell."""
+    assert run_loop(LoopCase(0.2, 0.12, 5.0, "accidents", seed=12)).late_ratio < 0.7

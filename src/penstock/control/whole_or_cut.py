@@ -26,6 +26,9 @@ _MOST_OVERHEAD_OF_GOAL = 1.0 / 3.0
 (:func:`~penstock.control.batch_length.useful_length_s`.) What counts there is rows in time, and to drop rows for time
 that is overhead in truth costs the most of them.
 """
+_TRIED_EVERY = 8
+"""Batches of which one is cut though that is taken to save nothing, while no row is in time anyway: nobody loses a
+result by it, and what is known may rest on a single cut that met an accident."""
 _BELIEVED_ERRORS = 1.5
 """Errors of the model by which either way gets the benefit of the doubt: the truth is beyond in one of 15."""
 
@@ -58,7 +61,7 @@ def better_of(
     - *Reading is nearly all that a row costs.* Dropping rows makes no batch shorter, the cut has no more rows in time
       than the whole, and everything stays: the query runs as it would without a guard.
     - *No row can be in time*, whole or cut: reading alone takes all the time. Rows are dropped only where that saves a
-      tenth of the time, so that the query falls behind less.
+      tenth of the time, so that the query falls behind less, and in one batch of ``_TRIED_EVERY``, to see.
     """
     rates = _InTimeRates(load, goal)
     costs, length_s = _favouring_whole(model, load, goal)
@@ -79,6 +82,8 @@ def better_of(
         later = rates.later_cut(trial_s, lambda read_rows: _rows_at_best(model, trial_s, read_rows))
         if gains(trial, _at_best_s(model, load.rows, trial.kept_rows), later):
             return evolve(trial, is_doubtful=True)
+    if whole_now <= 0.0 and whole_later <= 0.0 and load.batch_id % _TRIED_EVERY == 0:
+        return evolve(cut, is_doubtful=True)
     return cut if whole_later <= 0.0 and _saves_time(model.costs, goal.keep_floor) else whole
 
 
