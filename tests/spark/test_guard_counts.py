@@ -10,7 +10,8 @@ import pytest
 
 from penstock.model.directive import Directive
 from penstock.spark import guard_counts, internals
-from penstock.spark.guard_counts import NOBODY, GuardCounts
+from penstock.spark.guard_counts import GuardCounts
+from penstock.spark.guard_filters import NOBODY
 from penstock.spark.internals import CountedNode
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ def test_places_of_filters_are_kept_until_others_are_there(
 
     monkeypatch.setattr(internals, "counted_plan", noted)
     monkeypatch.setattr(internals, "places_of_filters", lambda _: {1: 7, 2: 4})
-    monkeypatch.setattr(internals, "filter_at", lambda _, place: (texts[place], 10 * place))
+    monkeypatch.setattr(
+        internals, "filters_at", lambda _, places: {place: (texts[place], 10 * place) for place in places}
+    )
     offered = []
     for batch_id in (1, 2, 3):
         counts.begin("query", "run", batch_id, TOLD)

@@ -24,7 +24,8 @@ from penstock.spark.directives import (
     Question,
     ask,
 )
-from penstock.spark.guard_counts import NOBODY, counts
+from penstock.spark.guard_counts import counts
+from penstock.spark.guard_filters import NOBODY
 from penstock.spark.pools import pools
 
 if TYPE_CHECKING:

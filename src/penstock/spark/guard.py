@@ -27,7 +27,8 @@ from penstock.model.directive import FLOOR_AT, KEEP_RATIO_AT, LATE_BEFORE_AT, RA
 from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, UTILITY_BINS
 from penstock.spark.directive_task import directive_of_batch
-from penstock.spark.guard_counts import KEPT, LATE_GONE, OFFERED, Counted, counts, drawn_bits, passes, sampling
+from penstock.spark.guard_counts import counts
+from penstock.spark.guard_filters import KEPT, LATE_GONE, OFFERED, Counted, drawn_bits, passes, sampling
 from penstock.spark.guard_spec import GuardSpec, SourceReading
 from penstock.spark.identity import NO_IDENTITY, UNHASHABLE, row_identity
 
@@ -125,7 +126,7 @@ def _counted(
     arrival: str | None,
     identity: tuple[str, ...],
 ) -> DataFrame:
-    """A guard whose rows are counted by its own filters (:mod:`penstock.spark.guard_counts`)."""
+    """A guard whose rows are counted by its own filters (:mod:`penstock.spark.guard_filters`)."""
     spark, told = rows.sparkSession, F.col(_DIRECTIVE)
     collector, enters = None, passes(OFFERED)
     if arrival is not None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.model.decision import Resize
+    from penstock.spark.internals import ExecutorUsage
 
 logger = logging.getLogger("penstock")
 
@@ -195,7 +196,8 @@ class Reshaper:
             internals.request_profiles(self._spark, {profile_id: before.executors})
             return f"{after.executors} executors did not come within {self._start_within_s:.0f} s"
         newest = sorted(serving, key=lambda each: int(each) if each.isdigit() else 0, reverse=True)
-        return self._release(newest[: len(serving) - after.executors])
+        leaving = set(newest[: len(serving) - after.executors])
+        return self._release(lambda one: one.executor_id in leaving)
 
     def _reshape(self, after: EngineShape) -> str:
         old = self._serving()
@@ -210,7 +212,7 @@ class Reshaper:
         if not self._await(are_there, self._start_within_s):
             internals.request_profiles(self._spark, {**staying, profile_id: 0})
             come = [each for each, profile in self._serving().items() if profile == profile_id]
-            self._release(come)
+            self._release(lambda one: one.profile_id == profile_id)
             raise NeedsRestartError(
                 f"{len(come)} of {after.executors} executors of {after.memory_mb:,} MB and {after.cores} cores came "
                 f"within {self._start_within_s:.0f} s: the old shape stays until there is room beside the old ones"
@@ -218,7 +220,7 @@ class Reshaper:
         self._rehearse(profile_id)
         internals.move_to_profile(self._spark, profile_id)
         internals.request_profiles(self._spark, {**dict.fromkeys(staying, 0), profile_id: after.executors})
-        return self._release_others(profile_id)
+        return self._release(lambda one: one.profile_id != profile_id)
 
     def _rehearse(self, profile_id: int) -> None:
         """Have new executors run the queries' last batches, so that the first one they take over is not their first."""
@@ -227,31 +229,19 @@ class Reshaper:
         for why in rehearse(self._spark, profile_id, within_s=self._rehearse_within_s):
             logger.info("not rehearsed on new executors: %s", why)
 
-    def _release(self, executor_ids: list[str]) -> str:
-        for executor_id in executor_ids:
-            internals.release_executor(self._spark, executor_id)
-
-        def are_gone() -> bool:
-            there = {one.executor_id for one in internals.executor_usage(self._spark) if not one.ended}
-            return not there & set(executor_ids)
-
-        return "" if self._await(are_gone, self._release_within_s) else self._not_left()
-
-    def _release_others(self, profile_id: int) -> str:
-        """Let go of all executors but those of a profile, also of such as replaced lost ones meanwhile."""
+    def _release(self, leaves: Callable[[ExecutorUsage], bool]) -> str:
+        """Let go of those executors, also of such as come meanwhile: Spark replaces lost ones in their old shape."""
         asked: set[str] = set()
 
         def are_gone() -> bool:
-            found = internals.executor_usage(self._spark)
-            others = {one.executor_id for one in found if not one.ended and one.profile_id != profile_id}
-            for executor_id in sorted(others - asked):
+            found = {one.executor_id for one in internals.executor_usage(self._spark) if not one.ended and leaves(one)}
+            for executor_id in sorted(found - asked):
                 internals.release_executor(self._spark, executor_id)
-            asked.update(others)
-            return not others
+            asked.update(found)
+            return not found
 
-        return "" if self._await(are_gone, self._release_within_s) else self._not_left()
-
-    def _not_left(self) -> str:
+        if self._await(are_gone, self._release_within_s):
+            return ""
         return f"old executors have not left within {self._release_within_s:.0f} s"
 
     def _serving(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ from penstock.spark.internals.handles import context_of, jvm
 from penstock.spark.internals.members import MEMBERS, Ability, probe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column, SparkSession
 
@@ -152,12 +152,14 @@ def places_of_filters(execution: JavaObject) -> dict[int, int]:
     return {}
 
 
-def filter_at(execution: JavaObject, place: int) -> tuple[str, int] | None:
-    """Text and rows of the filter at a place of a plan that was run; None where something else is there."""
-    node = execution.executedPlan().apply(place)
-    if node is None or str(node.nodeName()) != "Filter":
-        return None
-    return str(node.simpleString(_MOST_FIELDS)), int(node.longMetric(_ROWS_METRIC).value())
+def filters_at(execution: JavaObject, places: Iterable[int]) -> dict[int, tuple[str, int]]:
+    """Text and rows of the filters at some places of a plan that was run; not of places where something else is."""
+    plan, found = execution.executedPlan(), {}
+    for place in places:
+        node = plan.apply(place)
+        if node is not None and str(node.nodeName()) == "Filter":
+            found[place] = str(node.simpleString(_MOST_FIELDS)), int(node.longMetric(_ROWS_METRIC).value())
+    return found
 
 
 def counted_rows(rows_id: int) -> int:
