@@ -1,4 +1,4 @@
-"""What the guards of a batch let through, batch by batch, read from the plan of each (:mod:`penstock.spark.guard_filters`)."""
+"""What guards let through, batch by batch, read from the plan of each (:mod:`penstock.spark.guard_filters`)."""
 
 from __future__ import annotations
 
