@@ -157,6 +157,7 @@ def _figures(found: Sequence[LoopResult]) -> dict[str, object]:
         "useful_of_plain_ratio_mean": _useful_of_plain(found),
         "useful_of_plain_ratio_min": float(min(result.of_plain for result in found)),
         "runs_below_plain": sum(result.of_plain < 1.0 for result in found),
+        "runs_within_goal": sum(result.p95_s <= GOAL_S for result in found),
         "latency_p95_s_mean": float(np.mean([result.p95_s for result in found])),
         "latency_p95_s_max": float(np.max([result.p95_s for result in found])),
     }
