@@ -66,11 +66,12 @@ def test_half_a_goal_of_overhead_does_not_cost_useful_rows(overhead_s: float, lo
 
 @pytest.mark.parametrize("overhead_s", [1.5, 2.0])
 def test_rows_are_not_dropped_where_that_saves_nothing(overhead_s: float) -> None:
-    """Where a row costs its reading and nothing else the query does about what it does alone."""
-    cases = [LoopCase(overhead_s, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(3)]
-    found = run_loops(cases, processes=1)
-    assert min(result.of_plain for result in found) > 0.9
-    assert min(result.kept_ratio for result in found) > 0.85
+    """Where a row costs its reading and nothing else the query does about what it does alone, but for finding out."""
+    cases = [LoopCase(overhead_s, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(8)]
+    [figures] = summed_up(run_loops(cases, processes=1), ("overhead_s",))
+    assert figures["useful_of_plain_ratio_mean"] > 0.85
+    assert figures["useful_of_plain_ratio_min"] > 0.6
+    assert figures["kept_ratio_mean"] > 0.85
 
 
 @pytest.mark.parametrize(("noise", "load", "seed"), [(0.12, 3.0, 3), (0.3, 1.5, 2)])
@@ -79,6 +80,13 @@ def test_a_wrong_belief_is_not_for_ever(noise: float, load: float, seed: int) ->
     assert run_loop(LoopCase(1.0, noise, load, "accidents", seed)).late_ratio < 0.3
 
 
-def test_a_cut_that_met_an_accident_is_not_believed_for_ever() -> None:
-    """The first cut after the step takes three times as long, as if dropping saved nothing; others tell."""
-    assert run_loop(LoopCase(0.2, 0.12, 5.0, "accidents", seed=12)).late_ratio < 0.7
+@pytest.mark.parametrize(("overhead_s", "load", "seed"), [(0.2, 5.0, 12), (1.0, 3.0, 0)])
+def test_a_cut_that_met_an_accident_is_not_believed_for_ever(overhead_s: float, load: float, seed: int) -> None:
+    """The first cut takes three times as long, as if dropping saved nothing; others tell."""
+    assert run_loop(LoopCase(overhead_s, 0.12, load, "accidents", seed=seed)).late_ratio < 0.3
+
+
+def test_a_cut_that_met_a_spell_does_not_make_the_next_ones_longer() -> None:
+    """What one cut tells of reading is not yet a reason for batches beyond what is in time."""
+    found = run_loops([LoopCase(0.5, 0.12, 5.0, "spells", seed) for seed in range(6)], processes=1)
+    assert max(result.p95_s for result in found) <= 5.0

@@ -104,9 +104,10 @@ def test_dropping_rows_does_not_make_the_rest_look_dearer() -> None:
     """A query that keeps one row in twenty asks for as much of the engine as it did when it kept them all."""
     engine = EngineCoordinator(cores=2.0)
     for name, wanted in ((LOW, goal(1)), (HIGH, goal(5))):
-        for kept in (1000, 800, 500, 200, 50, 50, 50, 50):
-            core_s = 0.2 + 0.0001 * 1000 + 0.0012 * kept
-            engine.observe_batch(name, wanted, 0.0, 1000.0, batch_s=2.0, read_rows=1000, kept_rows=kept, core_s=core_s)
+        # Batches of two sizes: what every batch costs and what reading does are told apart by nothing else.
+        for read, kept in ((1000, 1000), (2000, 800), (1000, 500), (2000, 200), *[(1000, 50), (2000, 100)] * 2):
+            core_s = 0.2 + 0.0001 * read + 0.0012 * kept
+            engine.observe_batch(name, wanted, 0.0, 1000.0, batch_s=2.0, read_rows=read, kept_rows=kept, core_s=core_s)
     # 2.8 cores asked for and two there: the low one gives 0.8 of its 1.2 cores' worth of rows.
     assert engine.bounds(LOW, 0.0).high == pytest.approx(1.05 * 0.4 / 1.2, rel=0.15)
     assert engine.bounds(HIGH, 0.0).high == 1.0

@@ -24,11 +24,11 @@ class PlannedLoad:
     waited_s
         For how long the oldest of the waiting rows has waited.
     batch_s
-        Length that the batch is to have.
+        Length that the batch is cut to where rows are dropped.
     tells_arrival
         Whether rows tell when they arrived, so that late ones can go first.
     in_time_s
-        The longest batch whose rows are in time. It is to be longer where overhead, or what must be kept, asks for it.
+        The longest batch whose rows are in time. It is to be longer where overhead asks for it.
     interval_s
         How often a batch begins; 0 is batch after batch.
     relief_s

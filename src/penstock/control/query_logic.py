@@ -347,7 +347,7 @@ class QueryLogic:
             waiting_rows=planned.rows + planned.lag_rows,
             arrival_rows_per_s=rate,
             waited_s=self._waited_s(planned.rows + planned.lag_rows, rate),
-            batch_s=self._wanted_length_s(relief_s),
+            batch_s=self._length(relief_s).cut_s(self._batch_time, rate),
             tells_arrival=self._state.tells_arrival,
             in_time_s=self._length(relief_s).in_time_s(self._batch_time),
             interval_s=self._query.trigger_interval_s,
@@ -372,10 +372,10 @@ class QueryLogic:
             overhead_part=self._settings.overhead_part,
         )
 
-    def _wanted_length_s(self, relief_s: float = 0.0) -> float:
+    def _wanted_length_s(self) -> float:
         """Length of the batches to come."""
         keep_floor = None if self._keep is None else self._keep.current_keep_floor
-        return self._length(relief_s).wanted_s(self._batch_time, self.arrival_rows_per_s or 0.0, keep_floor)
+        return self._length().wanted_s(self._batch_time, self.arrival_rows_per_s or 0.0, keep_floor)
 
     def _overhead_word(self, signal: BatchSignal, fits_rows: float) -> list[Decision]:
         """Say once that an overhead leaves no room within the goal."""

@@ -26,9 +26,6 @@ _MOST_OVERHEAD_OF_GOAL = 1.0 / 3.0
 (:func:`~penstock.control.batch_length.useful_length_s`.) What counts there is rows in time, and to drop rows for time
 that is overhead in truth costs the most of them.
 """
-_TRIED_EVERY = 8
-"""Batches of which one is cut though that is taken to save nothing, while no row is in time anyway: nobody loses a
-result by it, and what is known may rest on a single cut that met an accident."""
 _BELIEVED_ERRORS = 1.5
 """Errors of the model by which either way gets the benefit of the doubt: the truth is beyond in one of 15."""
 
@@ -61,7 +58,7 @@ def better_of(
     - *Reading is nearly all that a row costs.* Dropping rows makes no batch shorter, the cut has no more rows in time
       than the whole, and everything stays: the query runs as it would without a guard.
     - *No row can be in time*, whole or cut: reading alone takes all the time. Rows are dropped only where that saves a
-      tenth of the time, so that the query falls behind less, and in one batch of ``_TRIED_EVERY``, to see.
+      tenth of the time, so that the query falls behind less.
     """
     rates = _InTimeRates(load, goal)
     costs, length_s = _favouring_whole(model, load, goal)
@@ -72,7 +69,11 @@ def better_of(
         return rates.now(found, batch_s) > WORTH * whole_now or later > WORTH * whole_later
 
     length_s = min(length_s, longest_s)
-    fitting = cut_to(costs, load, goal, length_s, kept_rows=costs.kept_rows_within(length_s, load.rows))
+    # However large the doubt, by what is known the youngest rows at least are in time: a trial that took several times
+    # the goal has cost more rows than it could ever bring.
+    bounded_s = max(load.batch_s, goal.latency_s)
+    fitting_rows = min(costs.kept_rows_within(length_s, load.rows), model.costs.kept_rows_within(bounded_s, load.rows))
+    fitting = cut_to(costs, load, goal, length_s, kept_rows=fitting_rows)
     later = rates.later_cut(length_s, lambda read_rows: costs.kept_rows_within(length_s, read_rows))
     if gains(fitting, costs.predict_s(load.rows, fitting.kept_rows), later):
         return fitting
@@ -82,8 +83,6 @@ def better_of(
         later = rates.later_cut(trial_s, lambda read_rows: _rows_at_best(model, trial_s, read_rows))
         if gains(trial, _at_best_s(model, load.rows, trial.kept_rows), later):
             return evolve(trial, is_doubtful=True)
-    if whole_now <= 0.0 and whole_later <= 0.0 and load.batch_id % _TRIED_EVERY == 0:
-        return evolve(cut, is_doubtful=True)
     return cut if whole_later <= 0.0 and _saves_time(model.costs, goal.keep_floor) else whole
 
 
@@ -105,8 +104,14 @@ def _favouring_cut_s(model: BatchTimeModel, load: PlannedLoad, goal: RowGoal) ->
 
 
 def _at_best_s(model: BatchTimeModel, read_rows: float, kept_rows: float) -> float:
-    """What a batch takes if the model is off by its errors; of one like those that were seen it is hardly off."""
-    return model.predict_s(read_rows, kept_rows) - _BELIEVED_ERRORS * model.uncertainty_s(read_rows, kept_rows)
+    """What a batch takes if the model is off by its errors; of one like those that were seen it is hardly off.
+
+    Or if reading costs no more than is proven: the one cut that told so may have met an accident, and while everything
+    stays no other would ever tell.
+    """
+    unproven_s = (model.read_cost_s - model.proven_read_cost_s) * (read_rows - kept_rows)
+    errors_s = _BELIEVED_ERRORS * model.uncertainty_s(read_rows, kept_rows)
+    return model.predict_s(read_rows, kept_rows) - max(unproven_s, errors_s)
 
 
 def _rows_at_best(model: BatchTimeModel, batch_s: float, read_rows: float) -> float:

@@ -42,6 +42,9 @@ _REMEMBERED_BATCHES = 32
 """Batches of which it is remembered how far off they were: one of so many, late, is as much as may be late at all."""
 _FEWEST_OVERRUNS = 8
 """Of fewer batches a single one that took too long would be more than an eighth."""
+_CUTS_THAT_PROVE = 2
+"""Batches that dropped rows and were long for it before reading is believed to be what makes batches long: an accident
+in three batches of a hundred makes both long in one pair of a thousand."""
 _RECALLED_BATCHES = 4
 _RESCALED_DOUBT = 0.5
 
@@ -63,7 +66,8 @@ class BatchTimeState:
     """Snapshot of a :class:`BatchTimeModel`.
 
     ``deviation_variance`` is of batches from what was predicted, ``scatter_variance`` of batches themselves, both as
-    parts of a batch. ``overruns`` are the newest batches over what was predicted of them.
+    parts of a batch. ``overruns`` are the newest batches over what was predicted of them. ``told_read_costs_s`` is what
+    reading would cost by each of the newest batches that dropped rows, were all else as it was believed then.
     """
 
     filter: RlsState
@@ -73,6 +77,7 @@ class BatchTimeState:
     has_dropped: bool = False
     implausible_side: int = 0
     overruns: tuple[float, ...] = ()
+    told_read_costs_s: tuple[float, ...] = ()
 
 
 class BatchTimeModel:
@@ -146,8 +151,9 @@ class BatchTimeModel:
         floors = (0.01, 0.02 * row_s, 0.02 * row_s)
         variance = tuple((doubt * max(value, floor)) ** 2 for value, floor in zip(theta, floors, strict=True))
         known = RecursiveLeastSquares(prior=theta, prior_variance=variance)
-        # What reading costs was learned then: it must not be assumed anew.
-        return BatchTimeState(known.snapshot(), _RECALLED_BATCHES, has_dropped=True)
+        # What reading costs was learned then: it must be neither assumed nor proven anew.
+        told_s = (read_cost_s,) * _CUTS_THAT_PROVE
+        return BatchTimeState(known.snapshot(), _RECALLED_BATCHES, has_dropped=True, told_read_costs_s=told_s)
 
     @property
     def batches(self) -> int:
@@ -182,6 +188,18 @@ class BatchTimeModel:
     def row_error_s(self) -> float:
         """How far off the cost of a kept row may be."""
         return self._filter.standard_errors()[1]
+
+    @property
+    def proven_read_cost_s(self) -> float:
+        """What reading a row costs at least: what each of the last cuts has told, or a tenth of a row until then.
+
+        A batch that takes longer than expected passes for a cost of reading while little is known of that. One may have
+        met an accident, or a machine that had just become slower; two of them hardly have.
+        """
+        told_s = self._state.told_read_costs_s
+        if len(told_s) < _CUTS_THAT_PROVE:
+            return min(self.read_cost_s, READ_PART * self._filter.theta[1])
+        return min(self.read_cost_s, *told_s)
 
     @property
     def is_told_apart(self) -> bool:
@@ -272,6 +290,7 @@ class BatchTimeModel:
         level_s = predicted_s if self._state.batches else duration_s
         unknown_s = self._filter.prediction_std(regressor)
         scatter = self._state.scatter_variance * level_s**2 + _CLOCK_S**2
+        told_read_costs_s = self._told_read_costs_with(read_rows, kept_rows, duration_s, math.sqrt(scatter))
         side, has_jumped = self._implausible_side(duration_s - predicted_s, scatter + unknown_s**2), False
         if side and side == self._state.implausible_side:
             self._filter.spread(self._sizes(regressor), abs(duration_s - predicted_s) / predicted_s)
@@ -284,7 +303,7 @@ class BatchTimeModel:
             weight = min(1.0, predicted_s / abs(duration_s - predicted_s))
             observed_s = predicted_s + side * weight * _PLAUSIBLE * math.hypot(unknown_s, math.sqrt(scatter))
         self._filter.update(regressor, observed_s, noise_variance=scatter, forgetting=1.0)
-        self._filter.hold_above((0.0, _MIN_ROW_S, 0.0))
+        self._filter.hold_above((0.0, _MIN_ROW_S, 0.0), ordered=(1, 2))
         if not has_dropped:
             self._assume_read_part()
         self._state = evolve(
@@ -292,6 +311,7 @@ class BatchTimeModel:
             filter=self._filter.snapshot(),
             overruns=self._overruns_with(duration_s / max(predicted_s, _CLOCK_S), unknown_s / level_s),
             batches=self._state.batches + 1,
+            told_read_costs_s=told_read_costs_s,
             has_dropped=has_dropped,
             implausible_side=side,
             # A jump is no scatter: batches around the new speed are as regular as those before.
@@ -320,7 +340,8 @@ class BatchTimeModel:
         self._filter.place((overhead_s, *(factor * cost_s for cost_s in costs_s)))
         for part, cost_s in enumerate(costs_s, start=1):
             self._filter.spread(_along(part, abs(1.0 - factor) * cost_s), _RESCALED_DOUBT)
-        self._state = evolve(self._state, filter=self._filter.snapshot())
+        told_s = tuple(factor * cost_s for cost_s in self._state.told_read_costs_s)
+        self._state = evolve(self._state, filter=self._filter.snapshot(), told_read_costs_s=told_s)
 
     def snapshot(self) -> BatchTimeState:
         """The whole state, to build an equal model from."""
@@ -368,11 +389,23 @@ class BatchTimeModel:
             return self._state.overruns
         return (*self._state.overruns, overrun)[-_REMEMBERED_BATCHES:]
 
+    def _told_read_costs_with(
+        self, read_rows: int, kept_rows: int, duration_s: float, scatter_s: float
+    ) -> tuple[float, ...]:
+        """What each of the newest cuts tells of reading, with one more if it dropped enough to tell."""
+        dropped_rows, row_s = read_rows - kept_rows, self._filter.theta[1]
+        if not self._state.batches or dropped_rows * row_s <= _PLAUSIBLE * scatter_s:
+            return self._state.told_read_costs_s
+        read_s = (duration_s - self.overhead_s - row_s * kept_rows) / dropped_rows
+        return (*self._state.told_read_costs_s, min(max(read_s, 0.0), row_s))[-_CUTS_THAT_PROVE:]
+
     def _assume_read_part(self) -> None:
         """Nothing tells reading from keeping yet: noise must not drift into a guess that is believed."""
         overhead_s, row_s, _ = self._filter.theta
         self._filter.place((overhead_s, row_s, READ_PART * row_s))
-        self._filter.reset_part(2, _READ_PART_STD * row_s)
+        # A part of a cost that is not known itself is known no better. By the estimate alone, rows that seem to cost
+        # nothing after a lucky batch would have reading cost nothing for sure, and no cut would ever tell otherwise.
+        self._filter.reset_part(2, _READ_PART_STD * math.hypot(row_s, self.row_error_s))
 
 
 def _bounded(variance: float) -> float:

@@ -142,12 +142,14 @@ class RecursiveLeastSquares:
         self._theta = tuple(value * factor for value, factor in zip(self._theta, factors, strict=True))
         self._covariance = [[self._covariance[i][j] * factors[i] * factors[j] for j in size] for i in size]
 
-    def hold_above(self, bounds: tuple[float, ...]) -> None:
+    def hold_above(self, bounds: tuple[float, ...], *, ordered: tuple[int, int] | None = None) -> None:
         r"""Move the estimate to where no part is below its bound, at the least cost to what is known of it.
 
-        The part that is farthest below, in standard errors, is set to its bound, and the others follow by what they
-        have in common with it, :math:`\theta \leftarrow \theta + P_i / P_{ii}\,(b_i - \theta_i)`: what many
-        observations agree on stays as it was. To cut each part off by itself would change all predictions.
+        The bound that is farthest away, in standard errors, is met exactly, and all parts follow by what they have in
+        common with it: for a bound :math:`g^T \theta \ge b`,
+        :math:`\theta \leftarrow \theta + P g\,(b - g^T \theta) / (g^T P g)`. What many observations agree on stays as
+        it was. To cut each part off by itself would change all predictions. ``ordered`` names two parts of which the
+        first is never less than the second.
 
         Examples
         --------
@@ -157,33 +159,48 @@ class RecursiveLeastSquares:
         >>> line.update((1.0, 1.0), 3.0, noise_variance=1e-9, forgetting=1.0)
         >>> [round(value, 2) for value in line.theta]
         [-0.25, 3.25]
-        >>> line.hold_above((0.0, 0.0))
+        >>> line.hold_above((0.0, 0.0), ordered=(0, 1))
         >>> [round(value, 2) for value in line.theta]
-        [0.0, 3.0]
+        [1.5, 1.5]
+        >>> line.hold_above((2.0, 0.0))
+        >>> [round(value, 2) for value in line.theta]
+        [2.0, 1.0]
         """
-        theta = list(self._theta)
-        size = range(len(theta))
-        if all(theta[i] >= bounds[i] for i in size):
+        size = range(len(bounds))
+        limits = [(tuple(float(i == part) for i in size), bound) for part, bound in enumerate(bounds)]
+        if ordered is not None:
+            first, second = ordered
+            limits.append((tuple(float(i == first) - float(i == second) for i in size), 0.0))
+        if all(_dot(direction, self._theta) >= bound for direction, bound in limits):
             return
-        covariance = [list(row) for row in self._covariance]
+        theta = self._held(limits)
+        theta = [max(theta[i], bounds[i]) for i in size]
+        if ordered is not None:
+            theta[first] = max(theta[first], theta[second])
+        self._theta = tuple(theta)
+
+    def _held(self, limits: list[tuple[tuple[float, ...], float]]) -> list[float]:
+        """The estimate with one bound after the other met, the farthest first; one that is met stays so."""
+        theta, covariance = list(self._theta), [list(row) for row in self._covariance]
+        size = range(len(theta))
         for _ in size:
-            part, farthest = 0, 0.0
-            for i in size:
-                spread = math.sqrt(max(covariance[i][i], 0.0))
-                below = (bounds[i] - theta[i]) / max(spread, _TINY) if spread > 0 else 0.0
-                if below > farthest:
-                    part, farthest = i, below
-            if farthest <= 0:
+            farthest, found = 0.0, None
+            for place, (direction, bound) in enumerate(limits):
+                along = [_dot(row, direction) for row in covariance]
+                variance = _dot(along, direction)
+                missing = bound - _dot(direction, theta)
+                if variance > 0.0 and missing / math.sqrt(variance) > farthest:
+                    farthest, found = missing / math.sqrt(variance), (place, along, variance, missing)
+            if found is None:
                 break
-            row = list(covariance[part])
-            shared = [covariance[i][part] / row[part] for i in size]
-            missing = bounds[part] - theta[part]
+            place, along, variance, missing = found
+            # Rounding would have it missed again by next to nothing, in directions that mean nothing.
+            limits = [limit for other, limit in enumerate(limits) if other != place]
             for i in size:
-                theta[i] += shared[i] * missing
+                theta[i] += along[i] / variance * missing
                 for j in size:
-                    covariance[i][j] -= shared[i] * row[j]
-            covariance[part][part] = 0.0
-        self._theta = tuple(max(theta[i], bounds[i]) for i in size)
+                    covariance[i][j] -= along[i] * along[j] / variance
+        return theta
 
     def snapshot(self) -> RlsState:
         """The whole state, to build an equal estimator from."""
