@@ -156,6 +156,36 @@ def test_without_the_members_a_guard_observes(stopping: SparkSession, monkeypatc
     assert (report["offered_rows"], report["kept_rows"]) == (ROWS, came[batch_id])
 
 
+def executed_plan(query: StreamingQuery) -> str:
+    """The plan of the last batch, as Spark writes it."""
+    return str(internals.execution_of(query).lastExecution().executedPlan().toString())
+
+
+def test_nothing_of_the_question_is_left_in_the_plan(stopping: SparkSession) -> None:
+    """What a batch of two guards is told stands in its plan as numbers, the same in both, and no subquery is run."""
+    first, second = (guard_rows(backlog(stopping)) for _ in range(2))
+    query = first.union(second).writeStream.format("noop").queryName("folded").start()
+    _, reports = shed(query)
+    assert [report["offered_rows"] for report in reports] == [ROWS, ROWS]
+    assert all(0.2 * ROWS < report["kept_rows"] < 0.4 * ROWS for report in reports)
+    assert "ubquery" not in executed_plan(query)
+    assert executed_plan(query).count("THEN [0.3,") == 2
+
+
+def test_where_nothing_is_folded_a_subquery_asks(stopping: SparkSession) -> None:
+    """A session without the rule that works constants out has the same guards, by a subquery."""
+    name = "spark.sql.optimizer.excludedRules"
+    stopping.conf.set(name, "org.apache.spark.sql.catalyst.optimizer.ConstantFolding")
+    try:
+        came: dict[int, int] = {}
+        query = guard_rows(backlog(stopping)).writeStream.queryName("asked").foreachBatch(counting(came)).start()
+        batch_id, (report,) = shed(query)
+    finally:
+        stopping.conf.unset(name)
+    assert "ubquery" in executed_plan(query)
+    assert (report["offered_rows"], report["kept_rows"]) == (ROWS, came[batch_id])
+
+
 def test_counts_that_cannot_be_read_are_what_was_told(stopping: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """A guard whose plan cannot be read counts as having kept what it was told, and the query goes on."""
 

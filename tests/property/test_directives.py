@@ -244,6 +244,21 @@ def test_more_clients_than_threads_are_all_answered(monkeypatch: pytest.MonkeyPa
     assert {answer and answer.directive for answer in answers} == {log.records["q", 1]}
 
 
+def test_one_question_after_another_is_answered_on_the_threads_that_are_there() -> None:
+    """A thread that has answered answers again: each would need a connection to the JVM of its own."""
+    log, threads = Log(), set()
+
+    def answer(question: Question) -> Answer:
+        threads.add(threading.current_thread())
+        return log.answer(question)
+
+    with DirectiveServer(answer, host=HOST) as server:
+        for batch_id in range(30):
+            assert ask(server.endpoint, server.token, Question("q", "r", batch_id), PATIENCE_S) is not None
+    assert len(threads) < 10
+    assert not any(thread.is_alive() for thread in threads)
+
+
 def test_a_question_cannot_be_used_again() -> None:
     """What was heard on one connection gets nothing on another."""
     log = Log()

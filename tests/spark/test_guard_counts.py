@@ -11,7 +11,7 @@ import pytest
 from penstock.model.directive import Directive
 from penstock.spark import guard_counts, internals
 from penstock.spark.guard_counts import GuardCounts
-from penstock.spark.guard_filters import NOBODY
+from penstock.spark.guard_filters import MILLISECONDS, NOBODY
 from penstock.spark.internals import CountedNode
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_a_finished_batch_is_read_once_and_remembered(begun: Callable[[str | Non
     """Its plan is let go of with the first question, and the answer stays the same."""
     counts = begun("plan")
     counts.expect("run", 1, 1_000)
-    assert counts.begin("query", "run", 1, TOLD) == [3.0, 1.0]
+    assert counts.begin("query", "run", 1, TOLD) == [3.0, float(MILLISECONDS)]
     first = counts.reports("run", 1)
     assert first == {NAME: {"offered_rows": 100, "kept_rows": 40, "late_rows": 0, "kept_late_rows": 0}}
     counts.forget("run")

@@ -46,7 +46,7 @@ def batch_overhead(
     rounds: Annotated[int, typer.Option(min=1, max=99, help="How many rounds to run.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Compare small batches of a query with guards with those of the same query without, in turns.
+    """Compare small batches of a query with guards with those of the same query without, in pairs of turns.
 
     For example:
       penstock bench batch-overhead --rounds 3 --json
@@ -60,7 +60,7 @@ def batch_overhead(
         return
     rows = result.rows()
     print_table(list(rows[0]), [[cell(value) for value in row.values()] for row in rows])
-    typer.echo(f"\nload average {result.load_average:.1f}")
+    typer.echo("\n" + ", ".join(f"{name} {value}" for name, value in result.bustle.to_dict().items()))
 
 
 def sketch(

@@ -1,6 +1,6 @@
 """Where a batch gets its directive: a small server in the driver, and how tasks ask it.
 
-A guard's subquery, and every task of an operator, asks while its batch is planned or run. The driver then knows the
+Every guard, and every task of an operator, asks while its batch is planned or run. The driver then knows the
 offsets of that very batch. The function behind the server records what it answers before it answers, and gives the same
 answer to whoever asks again: a second guard, a task that is run again, a client whose reply was lost, a driver that was
 started anew.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
 import secrets
 import socket
 import socketserver
@@ -185,7 +186,11 @@ class DirectiveServer:
 
 
 class _Listener(socketserver.TCPServer):
-    """A server with a thread for each connection, of which there are so many and no more at a time."""
+    """A server with a thread for each connection, of which there are so many and no more at a time.
+
+    A thread that is done waits for the next connection: Py4J gives every thread that calls the JVM a connection of its
+    own, and a batch would wait until a new one is there.
+    """
 
     request_queue_size = _WAITING_CONNECTIONS
     allow_reuse_address = True
@@ -196,7 +201,10 @@ class _Listener(socketserver.TCPServer):
         self.questions = self.rejected = 0
         self._slots = threading.BoundedSemaphore(_CONNECTIONS)
         self._lock = threading.Lock()
-        self._open: dict[threading.Thread, socket.socket] = {}
+        self._open: set[socket.socket] = set()
+        self._work: queue.SimpleQueue[tuple[socket.socket, object] | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._free_threads = 0
         self._is_ending = False
         super().__init__((host, 0), _Conversation)
 
@@ -215,12 +223,19 @@ class _Listener(socketserver.TCPServer):
             if self._is_ending:
                 self.shutdown_request(request)
                 return
-        thread = threading.Thread(
-            target=self._serve, args=(request, client_address), name="penstock-directive", daemon=True
-        )
         with self._lock:
-            self._open[thread] = request
-        thread.start()
+            self._open.add(request)
+            has_thread = self._free_threads > 0
+            self._free_threads -= has_thread
+        if not has_thread:
+            thread = threading.Thread(target=self._serve_on, name="penstock-directive", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._work.put((request, client_address))
+
+    def _serve_on(self) -> None:
+        while (work := self._work.get()) is not None:
+            self._serve(*work)
 
     def _serve(self, request: socket.socket, client_address: object) -> None:
         try:
@@ -230,10 +245,11 @@ class _Listener(socketserver.TCPServer):
         except Exception:
             logger.exception("a question from %s could not be answered", client_address)
         finally:
+            with self._lock:
+                self._open.discard(request)
+                self._free_threads += 1
             self.shutdown_request(request)
             self._slots.release()
-            with self._lock:
-                self._open.pop(threading.current_thread(), None)
 
     def end(self) -> None:
         """Listen no longer, and end what is open."""
@@ -243,12 +259,14 @@ class _Listener(socketserver.TCPServer):
         self.shutdown()
         self.server_close()
         with self._lock:
-            still_open = dict(self._open)
+            still_open = list(self._open)
         deadline_s = time.monotonic() + _ENDS_WITHIN_S
-        for connection in still_open.values():
+        for connection in still_open:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        for thread in still_open:
+        for _ in self._threads:
+            self._work.put(None)
+        for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline_s - time.monotonic()))
 

@@ -1,15 +1,15 @@
 """The guard: the place in a query's plan where rows may be dropped, entirely inside the JVM.
 
-A subquery of one row asks for the batch's directive (:mod:`penstock.spark.directive_task`) while the batch is
-optimised, in the driver: no job, no Python worker. Spark hands the answer to the filter: no row leaves the JVM. Which
-rows are kept is a hash of the row's
-identity (:mod:`penstock.spark.identity`), or of a key, against the keep ratio, so that a task or a batch that runs
-again keeps the same rows again.
+A constant that is worked out while the batch is optimised, in the driver, asks for the batch's directive
+(:mod:`penstock.spark.directive_task`): no job, no Python worker, no subquery (ADR 30). Spark hands the answer to the
+filter: no row leaves the JVM. Which rows are kept is a hash of the row's identity (:mod:`penstock.spark.identity`), or
+of a key, against the keep ratio, so that a task or a batch that runs again keeps the same rows again.
 
 The answer is an array. Spark writes plain numbers into the Java text that it generates, and would compile it anew for
 every other number; an array it passes by. For the same reason there is no clock in the plan: which rows are late is
-told by a moment in the array, not by their age. The subquery stands in the plan once: Spark optimises and plans every
-mention of it for itself, in every batch.
+told by a moment in the array, not by their age. Spark optimises whatever stands in the plan, and writes it as code, in
+every batch anew: so little does. Guards with a utility, and a Spark without the members that the constant needs, ask by
+a subquery of one row.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ _numbers = itertools.count(1)
 guard_keys: dict[str, str | None] = {}
 """Keys of the guards of this process by the names of their observations, for whoever looks at a plan."""
 _requested: WeakKeyDictionary[SparkSession, Column] = WeakKeyDictionary()
+_folded: WeakKeyDictionary[SparkSession, Column] = WeakKeyDictionary()
 
 
 def guard_rows(
@@ -103,10 +104,12 @@ def guard_rows(
     if is_by_chance:
         logger.warning("guard: %s", NO_IDENTITY)
     name = f"{GUARD_PREFIX}{BY_CHANCE if is_by_chance else ''}.{next(_numbers)}"
-    requested = requested_values(rows.sparkSession)
+    is_counted = utility is None and internals.counts_rows(rows.sparkSession)
+    is_folded = is_counted and internals.is_folded(rows.sparkSession)
+    requested = folded_values(rows.sparkSession) if is_folded else requested_values(rows.sparkSession)
     guard_spec.book.specs[name] = _spec(rows, key, arrival, utility, found)
     guard_keys[name] = key
-    if utility is None and internals.counts_rows(rows.sparkSession):
+    if is_counted:
         return _counted(rows, name, requested, key=key, arrival=arrival, identity=found)
     decided = decide(rows, requested, key=key, arrival=arrival, utility=utility, identity=found)
     # Spark counts outside of its compiled loop, and nothing is moved past the counts: so what is decided below them is
@@ -202,30 +205,32 @@ def decide(
     is decided once, below those that follow.
     """
     told = F.col(_DIRECTIVE)
-    floor, ratio = told[FLOOR_AT], told[RATIO_AT]
-    if utility is not None:
-        # No row with less than the floor: one of a weight far above all others leaves no interval that holds the truth.
-        ratio = F.least(F.lit(1.0), F.greatest(floor, told[KEEP_RATIO_AT] * F.col(_UTILITY)))
-    late = F.lit(False)
+    floor, late = told[FLOOR_AT], F.lit(False)
     # Rows of one key must all have the same ratio, or the two sides of a join would not match. And while everything is
     # kept, the floor is one, and no row is asked for its arrival.
-    if arrival is not None and key is None:
-        late = (floor < 1.0) & F.coalesce(arrival_s(arrival) < told[LATE_BEFORE_AT], F.lit(False))
-        ratio = F.when(F.col(_LATE), floor).otherwise(ratio)
-    # What is kept for sure is not hashed; but a null key must not wait for the first overload to be found.
-    surely = F.col(_RATIO) >= 1.0
-    surely = surely if key is None else surely & F.col(key).isNotNull()
+    has_late = arrival is not None and key is None
+    if has_late:
+        late = (floor < 1.0) & F.coalesce(arrival_s(str(arrival)) < told[LATE_BEFORE_AT], F.lit(False))
+    # The floor stands right behind the ratio: an index that is worked out takes Spark less time in every batch than a
+    # choice between the two that is a column of its own.
+    ratio = told[F.lit(RATIO_AT) + F.col(_LATE).cast("int")] if has_late else told[RATIO_AT]
+    columns = {_LATE: late}
     draw = draw_of_row(rows, key, identity)
     chance = None if key is not None or identity else F.rand(_DRAW_SEED)
     if counted is not None:
         chance, draw = counted.chance, draw if chance is None else _unit_interval(draw)
-    columns = {_LATE: late, _RATIO: ratio}
     if utility is not None:
-        columns = {_UTILITY: utility_of(rows, utility), _DRAW: draw, **columns}
-        draw = F.col(_DRAW)
-    stays = surely | (draw < F.col(_RATIO))
+        # No row with less than the floor: one of a weight far above all others leaves no interval that holds the truth.
+        own = F.least(F.lit(1.0), F.greatest(floor, told[KEEP_RATIO_AT] * F.col(_UTILITY)))
+        own = F.when(F.col(_LATE), floor).otherwise(own) if has_late else own
+        columns = {_UTILITY: utility_of(rows, utility), _DRAW: draw, **columns, _RATIO: own}
+        ratio, draw = F.col(_RATIO), F.col(_DRAW)
+    # What is kept for sure is not hashed; but a null key must not wait for the first overload to be found.
+    surely = ratio >= 1.0
+    surely = surely if key is None else surely & F.col(key).isNotNull()
+    stays = surely | (draw < ratio)
     columns[WEIGHT if counted is None else counted.name] = F.when(
-        stays if counted is None else passes(KEPT) & stays, 1.0 / F.col(_RATIO)
+        stays if counted is None else passes(KEPT) & stays, 1.0 / ratio
     )
     # Chance is drawn in a step of its own: an expression that draws cannot stand inside another that is counted.
     decided = rows.withColumn(_DIRECTIVE, requested)
@@ -254,6 +259,18 @@ def requested_values(spark: SparkSession) -> Column:
         asked = internals.asked_text(spark, directive_of_batch, "directive")
         _requested[spark] = asked.select(F.split("directive", ",").cast("array<double>").alias("directive")).scalar()
     return _requested[spark]
+
+
+def folded_values(spark: SparkSession) -> Column:
+    """The same array without a subquery, for a projection of its own (:func:`~penstock.spark.internals.folded_text`).
+
+    The condition is always true, and Spark does not know it. Otherwise every number of the array would take the place
+    of its mention, and be compiled anew whenever it is another.
+    """
+    if spark not in _folded:
+        values = F.split(internals.folded_text(directive_of_batch), ",").cast("array<double>")
+        _folded[spark] = F.when(passes(OFFERED), values)
+    return _folded[spark]
 
 
 def arrival_s(arrival: str) -> Column:

@@ -87,10 +87,10 @@ class GuardCounts:
                 batch.execution = self._execution(query_id, run_id, batch_id)
             batch.is_known = batch.execution is not None
         if not batch.is_known:
-            return [NOBODY, float(batch.tag)]
+            return [NOBODY, float(batch.tag * MILLISECONDS)]
         expected = self._expected.get(run_id)
         rows = expected[1] if expected is not None and expected[0] == batch_id else None
-        return [float(sample_every(rows) - 1), float(batch.tag)]
+        return [float(sample_every(rows) - 1), float(batch.tag * MILLISECONDS)]
 
     def reports(self, run_id: str, batch_id: int) -> dict[str, dict[str, Any]]:
         """What the guards of a finished batch report; nothing for one that is not known, or cannot be read."""

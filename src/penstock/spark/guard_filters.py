@@ -35,8 +35,8 @@ OFFERED, LATE_GONE, KEPT = 0, -1, -2
 """The three filters, by the number that partitions are compared with: every partition's is larger."""
 
 SAMPLE_MASK_AT, TAG_AT = FLOOR_AT + 1, FLOOR_AT + 2
-"""Where in the array for a guard it stands which rows tell their arrival, and the number of the batch that they tell
-with it."""
+"""Where in the array for a guard it stands which rows tell their arrival, and the number of the batch that they add to
+it, in steps of :data:`MILLISECONDS`."""
 
 _SAMPLED_ROWS = 256
 """The oldest of so many rows is as old as the oldest of all within half a percent of the batch's span."""
@@ -80,11 +80,9 @@ def sampling(spark: SparkSession, told: Column, number: Column, arrival: Column)
         Its timestamp.
     """
     collector = internals.new_collector(spark)
-    tag = told[TAG_AT].cast("long") * MILLISECONDS
-    moment = F.pmod(F.unix_millis(arrival), F.lit(MILLISECONDS))
-    adds = internals.collecting(spark, collector, F.coalesce(tag + moment, F.lit(-1)))
-    skips = (number.bitwiseAND(told[SAMPLE_MASK_AT].cast("long")) != 0) | arrival.isNull()
-    return collector, F.coalesce(skips, F.lit(True)) | adds
+    moment = F.unix_millis(arrival).bitwiseAND(F.lit(MILLISECONDS - 1))
+    adds = internals.collecting(spark, collector, F.coalesce(told[TAG_AT].cast("long") + moment, F.lit(-1)))
+    return collector, (number.bitwiseAND(told[SAMPLE_MASK_AT].cast("long")) != 0) | arrival.isNull() | adds
 
 
 def drawn_bits(spark: SparkSession, told: Column) -> Column:

@@ -8,7 +8,14 @@ Tried with pyspark 4.2 on Java 17.
 
 from __future__ import annotations
 
-from penstock.spark.internals.asked import EVALUATED_BY, asked_text, batch_property, is_asked
+from penstock.spark.internals.asked import (
+    EVALUATED_BY,
+    asked_text,
+    batch_property,
+    folded_text,
+    is_asked,
+    is_folded,
+)
 from penstock.spark.internals.checkpoint_files import (
     checkpoint_files,
     checkpoint_root,
@@ -164,11 +171,13 @@ __all__ = [
     "files_of_batch",
     "files_waiting",
     "filters_at",
+    "folded_text",
     "has_running_tasks",
     "heap_question",
     "is_allocated_by_spark",
     "is_asked",
     "is_batch_over",
+    "is_folded",
     "is_graceful",
     "is_micro_batch",
     "is_on_standby",

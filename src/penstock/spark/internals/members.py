@@ -48,6 +48,7 @@ _ACCUMULATORS_CLASS = "org.apache.spark.util.AccumulatorContext"
 _SETTERS_CLASS = "org.apache.spark.sql.catalyst.expressions.objects.InitializeJavaBean"
 _INVOKE_CLASS = "org.apache.spark.sql.catalyst.expressions.objects.Invoke"
 _COLUMNS_CLASS = "org.apache.spark.sql.classic.ExpressionUtils"
+_FUNCTION_CLASS = "org.apache.spark.sql.expressions.SparkUserDefinedFunction"
 _STATIC_INVOKE_CLASS = "org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke"
 _SESSION_CLASS = "org.apache.spark.sql.classic.SparkSession"
 _ENVIRONMENT_CLASS = "org.apache.spark.SparkEnv"
@@ -158,6 +159,7 @@ MEMBERS: tuple[Member, ...] = (
     Member(Ability.COUNTS, (_SETTERS_CLASS,), "setters"),
     Member(Ability.COUNTS, (_INVOKE_CLASS,), "functionName"),
     Member(Ability.COUNTS, (_COLUMNS_CLASS,), "column"),
+    Member(Ability.COUNTS, (_FUNCTION_CLASS,), "f"),
     Member(Ability.COMPILED, (_CODEGEN_METRICS_CLASS,), "METRIC_COMPILATION_TIME"),
 )
 
