@@ -292,6 +292,7 @@ def _step(action: SizingAction, begun_s: float) -> SizingStep:
     return SizingStep(
         action.decided.time_s - begun_s, details["policy"], details["resource"], is_up, after.heap_mb, after.memory_mb,
         float(plain["took_s"] or 0.0), bool(plain["is_done"]), action.decided.action.reason,
+        dict(details.get("figures", {})),
     )  # fmt: skip
 
 

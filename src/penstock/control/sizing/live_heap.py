@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from penstock.control.sizing.base import LEAST_LOOKS, OLD_PART
@@ -94,6 +94,8 @@ class LiveHeap:
 def live_heap(looks: Sequence[UsageSignal]) -> LiveHeap | None:
     """What looks at what lives tell together; None where there were too few, or nobody knows how often it collects.
 
+    Of the times of full collections the median counts: whatever else the machine does makes single ones much longer.
+
     Examples
     --------
     >>> from penstock.model.sizing import UsageSignal
@@ -113,7 +115,7 @@ def live_heap(looks: Sequence[UsageSignal]) -> LiveHeap | None:
     return LiveHeap(
         live_mb=min(lived),
         most_mb=max(lived),
-        full_gc_s=_mean([look.full_gc_s for look in looks]),
+        full_gc_s=median(look.full_gc_s or 0.0 for look in looks),
         young_gc_s=_mean([look.young_gc_s for look in looks]),
         gcs_per_s=_mean([look.gcs_per_s for look in looks]),
         taken_mb=_mean([look.heap_taken_mb for look in looks]),
