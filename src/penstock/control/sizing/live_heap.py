@@ -17,6 +17,11 @@ _EXPECTED = 4.0
 """Times what a young collection brings over on average that a JVM wants free in the old generation before it dares one:
 the average and three mean deviations (``-XX:PromotedPadding=3``). Tasks let nearly everything go at once or hold on to
 it, so that about half of all collections bring over nothing, and the deviation is as large as the average."""
+_AGAIN = 1.3
+"""Full collections for each that is due where there is room for no young one: what tasks hold on to leaves so little
+free that some follow each other at once. 1.27 and 1.32 were counted in two such heaps."""
+_HELD_PART = 0.5
+"""Part of what tasks hold on to that a collection brings over at the least: every second one finds them at work."""
 _LEAST_ROOM = 1.0 / 9.0
 """Least room in the old generation, as a part of what lives, whatever was seen: with less, what lives comes to lie in
 the young generation as soon as there is a little more of it, and collections follow each other."""
@@ -30,13 +35,14 @@ class LiveHeap:
 
     ``share(heap)`` is the part of the time that goes into collections. The young generation is a fixed part of the
     heap, so that there are ``gcs_per_s * taken / heap`` collections a second. Each brings
-    ``brought = aging / gcs_per_s`` over to the old generation, where ``room = OLD_PART * heap - live`` is free after
-    a full collection. The JVM dares ``(room - 4 * brought) / brought`` young ones before the next full one, and none
-    where that is below zero: then every collection is a full one. So
+    ``brought = max(aging / gcs_per_s, (most - live) / 2)`` over to the old generation, where
+    ``room = OLD_PART * heap - most`` is free after a full collection: that comes while tasks run. The JVM dares
+    ``(room - 4 * brought) / brought`` young ones before the next full one, and none where that is below zero: then
+    every collection is a full one, and some come twice. So
     ``share = gcs_per_s * (full * full_gc_s + (1 - full) * young_gc_s)`` with ``full = 1 / (1 + young ones)``.
 
-    ``live_mb`` is the least that was seen: tasks hold on to more, and that is what is brought over. It depends on the
-    heap, by the pages that Spark gives to tasks, and would be counted twice.
+    What joins the old generation is seen too small in a large heap, whose survivor spaces hold more; what tasks hold
+    on to, the most that lives less the least, is the same in any.
 
     Parameters
     ----------
@@ -53,9 +59,9 @@ class LiveHeap:
     --------
     >>> heap = LiveHeap(178.0, 196.0, 0.085, 0.007, gcs_per_s=0.95, taken_mb=581.0, aging_mb_per_s=18.5)
     >>> [round(100 * heap.share(heap_mb), 1) for heap_mb in (581, 400, 350, 330)]
-    [1.6, 3.9, 8.3, 14.2]
+    [1.8, 5.7, 17.4, 18.5]
     >>> round(heap.heap_for(0.1))
-    343
+    375
     """
 
     live_mb: float
@@ -71,10 +77,11 @@ class LiveHeap:
         gcs_per_s = self.gcs_per_s * self.taken_mb / heap_mb
         if gcs_per_s <= 0:
             return 0.0
-        brought_mb = self.aging_mb_per_s / gcs_per_s
-        room_mb = OLD_PART * heap_mb - self.live_mb
-        spare_mb = max(0.0, room_mb - _EXPECTED * brought_mb)
-        full = brought_mb / (brought_mb + spare_mb) if brought_mb > 0 else 0.0
+        brought_mb = max(self.aging_mb_per_s / gcs_per_s, _HELD_PART * (self.most_mb - self.live_mb))
+        spare_mb = OLD_PART * heap_mb - self.most_mb - _EXPECTED * brought_mb
+        if spare_mb <= 0:
+            return gcs_per_s * _AGAIN * self.full_gc_s
+        full = brought_mb / (brought_mb + spare_mb)
         return gcs_per_s * (full * self.full_gc_s + (1.0 - full) * min(self.young_gc_s, self.full_gc_s))
 
     def heap_for(self, limit: float) -> float:
@@ -105,7 +112,7 @@ def live_heap(looks: Sequence[UsageSignal]) -> LiveHeap | None:
     >>> found.live_mb, found.most_mb, found.full_gc_s, found.gcs_per_s
     (900.0, 940.0, 1.5, 0.5)
     >>> round(found.heap_for(0.1))
-    1995
+    2054
     >>> live_heap(looks[:1]) is None
     True
     """
