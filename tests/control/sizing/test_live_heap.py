@@ -225,7 +225,7 @@ def test_more_heap_never_means_more_collections() -> None:
 
 
 def test_two_looks_at_one_engine_come_to_the_same_heap() -> None:
-    """Figures of one engine in heaps of 476 and 1,074 MB, whose smallest heap by search was 358 MB, agree within 3 %."""
+    """Figures of one engine in heaps of 476 and 1,074 MB, whose smallest heap by search was 358 MB, agree."""
     small = LiveHeap(176.0, 195.8, 0.087, 0.0095, 0.96, 460.2, 12.5)
     large = LiveHeap(175.1, 193.2, 0.094, 0.0092, 0.93, 530.1, 9.9)
     found = [law.heap_for(0.1 / 1.08) for law in (small, large)]
