@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from penstock.model.sizing import EngineShape, UsageSignal
 from penstock.settings import SizingSettings
 from penstock.spark import heap_looks, sizing_plant
 from penstock.spark.heap_looks import HeapLook, HeapLooks, look_of
-from penstock.spark.internals import Ability, LivingHeap
+from penstock.spark.internals import Ability, Collected, LivingHeap
 from penstock.spark.sizing_plant import SizingPlant
 
 MB = 1024 * 1024
@@ -21,6 +22,21 @@ MB = 1024 * 1024
 
 def heap(number: int, at_s: float, live_mb: float, *, old_mb: float = 0.0, collected_s: float = 0.2) -> LivingHeap:
     return LivingHeap(str(number), at_s, int(live_mb * MB), int(old_mb * MB), collected_s)
+
+
+def test_the_pace_of_collections_is_told_without_those_that_were_asked_for() -> None:
+    """Counts and times between two looks; a full one in between means that growth was seen for a part of the time."""
+    first = LivingHeap(
+        "0", 10.0, 180 * MB, 300 * MB, 0.1, 190 * MB, 580 * MB, Collected(50, 3, 0.5, 0.4), Collected(50, 4, 0.5, 0.5)
+    )
+    second = replace(
+        first, at_s=20.0, old_before_bytes=260 * MB, before=Collected(60, 4, 0.6, 0.5), after=Collected(60, 5, 0.6, 0.6)
+    )
+    look = look_of([first], [second])
+    assert (look.gcs_per_s, look.taken_mb, look.aging_mb_per_s) == (1.0, 580.0, 8.0)
+    assert look.young_gc_s == pytest.approx(0.01)
+    between = replace(second, before=Collected(60, 5, 0.6, 0.6))
+    assert look_of([first], [between]).aging_mb_per_s == pytest.approx(2 * (260 - 190) / 10)
 
 
 class World:

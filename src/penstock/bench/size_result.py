@@ -82,7 +82,10 @@ def optimum(trials: Sequence[HeapTrial]) -> HeapTrial | None:
 
 @dataclass(frozen=True, slots=True)
 class SizingStep:
-    """One change that a policy made on the running engine; ``at_s`` is since the policies began to watch."""
+    """One change that a policy made on the running engine, and the figures that it stood on.
+
+    ``at_s`` is since the policies began to watch.
+    """
 
     at_s: float
     policy: str
@@ -93,6 +96,7 @@ class SizingStep:
     took_s: float
     is_done: bool
     reason: str
+    figures: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

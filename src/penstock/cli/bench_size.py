@@ -16,7 +16,7 @@ _COLUMNS = (
 def size(
     window_s: Annotated[
         float, typer.Option("--window", min=2, max=60, help="Length of a window of the policies, in seconds.")
-    ] = 5.0,
+    ] = 6.0,
     as_json: AsJson = False,
 ) -> None:
     """Search the smallest heap that a live query can do with, and let the policies find one from both sides.

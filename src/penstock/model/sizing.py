@@ -107,6 +107,9 @@ class UsageSignal:
         windows in which that was asked for.
     aging_mb_per_s
         What joined the old generation, a second, since it was asked for before, of the executor with the most.
+    gcs_per_s, young_gc_s, heap_taken_mb
+        Collections a second since it was asked for before, how long one of the young generation took on average, and
+        the heap that the JVM had taken for itself, of the executor that collects most.
     gc_fraction
         Part of the window in garbage collection, of the executor with the most.
     gc_count
@@ -134,6 +137,9 @@ class UsageSignal:
     heap_live_mb: float | None = None
     full_gc_s: float | None = None
     aging_mb_per_s: float | None = None
+    gcs_per_s: float | None = None
+    young_gc_s: float | None = None
+    heap_taken_mb: float | None = None
     gc_fraction: float | None = None
     gc_count: int | None = None
     jvm_rss_mb: float | None = None

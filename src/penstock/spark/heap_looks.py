@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.spark import internals
 from penstock.spark.rehearsal import in_one_line
@@ -39,18 +39,25 @@ _MEGABYTE = 1024 * 1024
 class HeapLook:
     """What a look told, each figure of the executor for which it is largest.
 
-    ``aging_mb_per_s`` is what joined the old generation since the look before; None where there was none.
-    ``collected_s`` is how long each executor collected for it.
+    ``aging_mb_per_s`` is what joined the old generation since the look before, ``gcs_per_s`` how many collections
+    there were and ``young_gc_s`` how long one took that was not full; None where there was no look before.
+    ``taken_mb`` is the heap that the JVM had taken; ``collected_s`` is how long each executor collected for the look.
     """
 
     live_mb: float
     full_gc_s: float
     aging_mb_per_s: float | None = None
     collected_s: Mapping[str, float] = field(default_factory=dict)
+    gcs_per_s: float | None = None
+    young_gc_s: float | None = None
+    taken_mb: float | None = None
 
 
 def look_of(before: Sequence[LivingHeap], now: Sequence[LivingHeap]) -> HeapLook:
     """What one look, and the one before it, tell.
+
+    Where the JVM made full collections of its own in between, the old generation was seen to grow only since the last
+    one: with ``n`` of them for ``1 / (n + 1)`` of the time.
 
     Examples
     --------
@@ -59,20 +66,50 @@ def look_of(before: Sequence[LivingHeap], now: Sequence[LivingHeap]) -> HeapLook
     >>> first = LivingHeap("0", 10.0, live_bytes=200 * megabyte, old_before_bytes=380 * megabyte, collected_s=0.2)
     >>> second = LivingHeap("0", 20.0, live_bytes=190 * megabyte, old_before_bytes=260 * megabyte, collected_s=0.1)
     >>> look_of([first], [second])
-    HeapLook(live_mb=190.0, full_gc_s=0.1, aging_mb_per_s=6.0, collected_s={'0': 0.1})
+    HeapLook(live_mb=190.0, full_gc_s=0.1, aging_mb_per_s=6.0, collected_s={'0': 0.1}, gcs_per_s=None, \
+young_gc_s=None, taken_mb=None)
     """
     earlier = {one.executor_id: one for one in before}
-    aging = [
-        max(0.0, one.old_before_bytes - last.live_bytes) / _MEGABYTE / (one.at_s - last.at_s)
-        for one in now
-        if (last := earlier.get(one.executor_id)) is not None and one.at_s > last.at_s
-    ]
+    pairs = [(earlier[one.executor_id], one) for one in now if one.executor_id in earlier]
+    pairs = [(last, one) for last, one in pairs if one.at_s > last.at_s]
+    aging = [_aging_bytes(last, one) / _MEGABYTE / (one.at_s - last.at_s) for last, one in pairs]
+    pace = max((known for last, one in pairs if (known := _pace(last, one)) is not None), default=None)
     return HeapLook(
         live_mb=max(one.live_bytes for one in now) / _MEGABYTE,
         full_gc_s=max(one.collected_s for one in now),
         aging_mb_per_s=max(aging, default=None),
         collected_s={one.executor_id: one.collected_s for one in now},
+        gcs_per_s=None if pace is None else pace.gcs_per_s,
+        young_gc_s=None if pace is None else pace.young_gc_s,
+        taken_mb=None if pace is None else pace.taken_mb,
     )
+
+
+class _Pace(NamedTuple):
+    """How often one executor collected, how long a young collection took, and the heap that it had."""
+
+    gcs_per_s: float
+    young_gc_s: float
+    taken_mb: float
+
+
+def _pace(last: LivingHeap, one: LivingHeap) -> _Pace | None:
+    """Of the time between two looks, without what they asked for themselves; None where that is not known.
+
+    A JVM that finds no room for a young collection counts one nevertheless before the full one.
+    """
+    if last.after is None or one.before is None:
+        return None
+    young, young_s = one.before.young - last.after.young, one.before.young_s - last.after.young_s
+    return _Pace(young / (one.at_s - last.at_s), young_s / young if young else 0.0, one.taken_bytes / _MEGABYTE)
+
+
+def _aging_bytes(last: LivingHeap, one: LivingHeap) -> float:
+    """What joined the old generation between two looks."""
+    full = 0 if last.after is None or one.before is None else one.before.full - last.after.full
+    if full <= 0 or not one.old_kept_bytes:
+        return max(0.0, one.old_before_bytes - last.live_bytes)
+    return max(0.0, one.old_before_bytes - one.old_kept_bytes) * (full + 1)
 
 
 class HeapLooks:

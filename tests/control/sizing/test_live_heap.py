@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.control.sizing.engine import PolicyEngine
+from penstock.control.sizing.live_heap import LiveHeap
 from penstock.model.sizing import EngineShape, Resource, SizingDecision, UsageSignal
 from penstock.settings import SizingSettings
 
@@ -36,7 +37,10 @@ def feed(sizing: PolicyEngine, windows: int, **more: object) -> None:
 
 def living(number: int, **more: object) -> UsageSignal:
     """A quiet window in which it was seen what lives."""
-    seen = {"heap_live_mb": 190.0, "full_gc_s": 0.2, "aging_mb_per_s": 6.0, "heap_low_mb": 700.0}
+    seen = {
+        "heap_live_mb": 190.0, "full_gc_s": 0.1, "aging_mb_per_s": 18.0, "heap_low_mb": 700.0, "gcs_per_s": 1.0,
+        "young_gc_s": 0.01, "heap_taken_mb": 600.0,
+    }  # fmt: skip
     return calm(15.0 * number, **(seen | more))
 
 
@@ -48,12 +52,15 @@ def test_what_was_seen_to_live_counts_before_any_sample() -> None:
     found = sizing.judge()
     assert found.decision is not None
     assert found.decision.policy == "P5"
-    assert found.decision.total / 2 == pytest.approx((190 * 10 / 9 + 6 * 0.2 / 0.07) * 1.5 * 1.03)
+    living_mb = LiveHeap(190.0, 190.0, 0.1, 0.01, 1.0, 600.0, 18.0)
+    assert found.decision.total / 2 == pytest.approx(living_mb.heap_for(0.1 / 1.08))
+    assert 350 < found.decision.total / 2 < 380
     assert found.decision.figures["heap_live_mb"] == 190.0
     sizing.begin(found.decision)
     assert found.resized is not None
     sizing.end(found.resized.shape, is_done=True)
-    assert sizing.usage.heap_looks == []
+    # Whoever has to enlarge the heap again goes by what was seen to live.
+    assert len(sizing.usage.heap_looks) == 4
 
 
 def test_a_heap_that_fills_fast_keeps_room_for_that() -> None:
@@ -63,7 +70,10 @@ def test_a_heap_that_fills_fast_keeps_room_for_that() -> None:
         sizing.observe(living(window, full_gc_s=0.5, aging_mb_per_s=40.0))
     found = sizing.judge()
     assert found.decision is not None
-    assert found.decision.total / 2 == pytest.approx((190 * 10 / 9 + 40 * 0.5 / 0.07) * 1.5 * 1.03)
+    assert found.decision.total / 2 == pytest.approx(
+        LiveHeap(190.0, 190.0, 0.5, 0.01, 1.0, 600.0, 40.0).heap_for(0.1 / 1.08)
+    )
+    assert found.decision.total / 2 > 500
 
 
 def test_a_step_down_waits_for_looks_that_have_begun_and_for_none_that_never_come() -> None:
@@ -132,19 +142,19 @@ def test_what_lived_long_ago_is_looked_at_again() -> None:
 
 
 def test_a_heap_that_was_made_smaller_is_not_made_larger_for_a_burst() -> None:
-    """Two windows above the limit are enough before a step down, six after it, and two again where more rows come."""
+    """Two windows above the limit are enough before a step down, eight after it, and two again where more rows come."""
     fresh, smaller, risen = engine(), engine(), engine()
     for sizing in (smaller, risen):
         feed(sizing, 2)
         sizing.begin(SizingDecision("P5", Resource.HEAP, 2 * 1000.0, ""))
         sizing.end(SHAPE, is_done=True)
-    for window in range(5):
+    for window in range(7):
         for sizing in (fresh, smaller):
             sizing.observe(calm(60.0 + 15.0 * window, gc_fraction=0.2))
         risen.observe(calm(60.0 + 15.0 * window, gc_fraction=0.2, arrival_rows_per_s=130.0, processed_rows_per_s=130.0))
     decided = [sizing.judge().decision for sizing in (fresh, smaller, risen)]
     assert [each is not None and each.policy == "P1" for each in decided] == [True, False, True]
-    smaller.observe(calm(135.0, gc_fraction=0.2))
+    smaller.observe(calm(165.0, gc_fraction=0.2))
     decision = smaller.judge().decision
     assert decision is not None
     assert decision.policy == "P1"
@@ -156,16 +166,71 @@ def test_a_heap_that_was_made_too_small_goes_back_to_what_was_enough_and_no_furt
     feed(sizing, 2)
     sizing.begin(SizingDecision("P5", Resource.HEAP, 2 * 1024.0, ""))
     sizing.end(SHAPE, is_done=True)
-    feed(sizing, 6, gc_fraction=0.4)
+    feed(sizing, 8, gc_fraction=0.4)
     decision = sizing.judge().decision
     assert decision is not None
     assert decision.total == 2 * 1300
     sizing.begin(decision)
     sizing.end(replace(SHAPE, heap_mb=1300), is_done=True)
-    feed(sizing, 6, gc_fraction=0.4, heap_used_mb=1200.0)
+    feed(sizing, 8, gc_fraction=0.4, heap_used_mb=1200.0)
     again = sizing.judge().decision
     assert again is not None
     assert again.total == 2 * 2 * 1300
+
+
+def test_both_directions_go_by_one_law() -> None:
+    """At the heap that P5 came to, P1 is silent on what P5 foretold, and goes by the same law where it is more."""
+    sizing = engine(replace(LARGE, executors=1))
+    for window in range(8):
+        sizing.observe(living(window))
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.resized is not None
+    sizing.begin(found.decision)
+    sizing.end(found.resized.shape, is_done=True)
+    small_mb = found.resized.shape.heap_mb
+    law = LiveHeap(190.0, 190.0, 0.1, 0.01, 1.0, 600.0, 18.0)
+    foretold = law.share(small_mb)
+    feed(sizing, 8, heap_used_mb=0.9 * small_mb, gc_fraction=foretold)
+    assert sizing.judge().verdicts[0].decision is None
+    feed(sizing, 8, heap_used_mb=0.9 * small_mb, gc_fraction=2 * foretold)
+    decision = sizing.judge().decision
+    assert decision is not None
+    assert decision.policy == "P1"
+    assert decision.total == pytest.approx(law.heap_for(0.1 / 1.08 / 2))
+    assert law.heap_for(0.1 / 1.08 / 2) < 1.3 * small_mb
+
+
+def test_without_knowing_how_often_it_collects_nothing_follows_from_what_lives() -> None:
+    """Looks that tell no pace of collections leave the decision to what Spark samples."""
+    sizing = engine(LARGE)
+    for window in range(8):
+        sizing.observe(living(window, gcs_per_s=None, young_gc_s=None, heap_taken_mb=None, heap_low_mb=None))
+    decision = sizing.judge().decision
+    assert decision is not None
+    assert decision.total / 2 == pytest.approx(960 * 1.03)
+
+
+def test_more_heap_never_means_more_collections() -> None:
+    """The time in collections falls with the heap, whatever was seen."""
+    for law in (
+        LiveHeap(178.0, 196.0, 0.085, 0.007, 0.95, 581.0, 18.5),
+        LiveHeap(900.0, 940.0, 1.5, 0.02, 0.5, 4000.0, 20.0),
+        LiveHeap(500.0, 900.0, 0.2, 0.3, 2.0, 1000.0, 0.0),
+    ):
+        shares = [law.share(heap_mb) for heap_mb in range(300, 6000, 20)]
+        assert shares == sorted(shares, reverse=True)
+        assert law.share(law.heap_for(0.05)) <= 0.05 + 1e-9
+        assert law.heap_for(0.05) >= max(law.most_mb, law.live_mb * 10 / 9 * 1.5) - 1e-6
+
+
+def test_two_looks_at_one_engine_come_to_the_same_heap() -> None:
+    """Figures of one engine in heaps of 476 and 1,074 MB, whose smallest heap by search was 358 MB, agree."""
+    small = LiveHeap(176.0, 195.8, 0.087, 0.0095, 0.96, 460.2, 12.5)
+    large = LiveHeap(175.1, 193.2, 0.094, 0.0092, 0.93, 530.1, 9.9)
+    found = [law.heap_for(0.1 / 1.08) for law in (small, large)]
+    assert max(found) < 1.03 * min(found)
+    assert all(0.97 * 358 < heap_mb < 1.1 * 358 for heap_mb in found)
 
 
 def test_one_burst_of_collections_does_not_begin_the_watch_anew() -> None:

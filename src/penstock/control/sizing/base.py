@@ -121,6 +121,18 @@ def above(limit: float, settings: SizingSettings) -> float:
     return min(limit * (1.0 + settings.dead_band), 0.5 * (1.0 + limit))
 
 
+def below(limit: float, settings: SizingSettings) -> float:
+    """What a step down aims at where it can foretell the figure: as far below the limit as a step up begins above it.
+
+    Examples
+    --------
+    >>> from penstock.settings import SizingSettings
+    >>> round(below(0.1, SizingSettings()), 4)
+    0.0926
+    """
+    return limit / (1.0 + settings.dead_band)
+
+
 def windows_to_watch(settings: SizingSettings) -> int:
     """Windows of use that a step down goes by."""
     return max(CONFIRM_WINDOWS, round(settings.down_after_s / settings.window_s))

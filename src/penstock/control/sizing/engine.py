@@ -276,7 +276,8 @@ class PolicyEngine:
             stale = (*stale, "heap_used_mb")
         self.shape = shape
         self._settled_windows = 0
-        self.usage.on_change(is_up=is_up, stale=stale)
+        keeps_looks = resource is Resource.HEAP and not is_up and not spread
+        self.usage.on_change(is_up=is_up, stale=stale, keeps_looks=keeps_looks)
 
 
 def is_clean(seen: UsageSignal, shape: EngineShape, settings: SizingSettings) -> bool:

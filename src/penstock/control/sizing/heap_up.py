@@ -8,10 +8,13 @@ from penstock.control.sizing.base import (
     OLD_PART,
     SizingContext,
     above,
+    below,
     decided,
     silent,
     step,
+    windows_to_watch,
 )
+from penstock.control.sizing.live_heap import live_heap
 from penstock.control.wording import number_of_executors
 from penstock.model.sizing import Resource, Verdict
 
@@ -29,8 +32,12 @@ class HeapUp:
     A JVM that has never used ``OLD_PART`` of its heap does not collect for want of heap: it begins with little, and
     collects all of it each time before it takes more. More heap would change nothing of that.
 
-    Two windows on end have to be above the limit, and six where P5 has made the heap smaller at this load; then the
-    step goes no further than back to what was enough.
+    Where it is known what lives, since P5 looked before it made the heap smaller, the step goes by P5's law
+    (:mod:`penstock.control.sizing.live_heap`): to the heap with which collections would take
+    ``below(gc_limit) * share(heap) / gc_fraction``, so much less of the time as they take more now than was foretold.
+
+    Two windows on end have to be above the limit. Where P5 has made the heap smaller at this load, as many as it
+    watched have to be, so that no burst takes back what was seen; and the step goes at most back to what was enough.
 
     Sage (LinkedIn), table 1: heap allocation before total memory, by heap utilisation, GC time and frequency; P1 to P3
     multiply.
@@ -58,7 +65,8 @@ class HeapUp:
         """Compare time in garbage collection with its limit."""
         settings, usage, shape = context.settings, context.usage, context.shape
         lost = sum(seen.lost_to_heap for seen in usage.recent)
-        shares = usage.last("gc_fraction", context.confirm_windows)
+        windows = windows_to_watch(settings) if context.was_made_smaller else context.confirm_windows
+        shares = usage.last("gc_fraction", windows)
         figures: dict[str, float | None] = {
             "gc_fraction": usage.newest("gc_fraction"), "gc_limit": settings.gc_limit,
             "heap_used_mb": usage.newest("heap_used_mb"), "heap_mb": shape.heap_mb, "lost_to_heap": lost,
@@ -76,8 +84,7 @@ class HeapUp:
             return silent(
                 self, f"{what}, with {used:,.0f} of {shape.heap_mb:,} MB ever used: not for want of it", figures
             )
-        factor = settings.step_limit if share > _HALF_OF_TIME else step(share / settings.gc_limit, settings)
-        return self._decide(context, factor, what, figures)
+        return self._decide(context, _factor(context, share), what, figures)
 
     def _decide(self, context: SizingContext, factor: float, what: str, figures: dict[str, float | None]) -> Verdict:
         present = context.shape.total(Resource.HEAP)
@@ -85,3 +92,16 @@ class HeapUp:
         expected = {"gc_fraction": context.settings.gc_limit}
         reason = f"{what}: {total / present:.2f} times the heap"
         return decided(self, total, reason, figures, expected)
+
+
+def _factor(context: SizingContext, share: float) -> float:
+    """How much more heap keeps collections within their limit, at a part of the time that they take now."""
+    settings, heap_mb = context.settings, context.shape.heap_mb
+    if share > _HALF_OF_TIME:
+        return settings.step_limit
+    living = live_heap(context.usage.heap_looks) if context.was_made_smaller else None
+    foretold = 0.0 if living is None else living.share(heap_mb)
+    if living is None or foretold <= 0:
+        return step(share / settings.gc_limit, settings)
+    limit = below(settings.gc_limit, settings) * min(1.0, foretold / share)
+    return step(living.heap_for(limit) / heap_mb, settings)

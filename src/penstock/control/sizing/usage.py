@@ -112,13 +112,14 @@ class Usage:
         if seen.heap_live_mb is not None:
             self.heap_looks.append(seen)
 
-    def on_change(self, *, is_up: bool, stale: tuple[Figure, ...]) -> None:
+    def on_change(self, *, is_up: bool, stale: tuple[Figure, ...], keeps_looks: bool = False) -> None:
         """Begin anew after a change of shape; figures that the change alters are forgotten."""
         self.recent.clear()
         if is_up:
             self.clean_windows = 0
         if "heap_live_mb" in stale:
-            self.heap_looks.clear()
+            # What lives was seen for the heap that is there now: whoever has to enlarge it again goes by that.
+            self.heap_looks = self.heap_looks if keeps_looks else []
         for name in stale:
             self._histograms.pop(name, None)
             if self.all_windows:

@@ -72,7 +72,7 @@ from penstock.spark.internals.limits import (
     set_read_limit,
     with_minimum,
 )
-from penstock.spark.internals.live_heap import LivingHeap, has_running_tasks, heap_question, living_heaps
+from penstock.spark.internals.live_heap import Collected, LivingHeap, has_running_tasks, heap_question, living_heaps
 from penstock.spark.internals.members import MEMBERS, Ability, Member, probe
 from penstock.spark.internals.plans import (
     PlanNode,
@@ -128,6 +128,7 @@ __all__ = [
     "POOL_PROPERTY",
     "Ability",
     "BatchRehearsal",
+    "Collected",
     "CountedNode",
     "ExecutorTotals",
     "ExecutorUsage",

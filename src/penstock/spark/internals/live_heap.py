@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark.internals.handles import backend_of, context_of, is_local, jvm
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from pyspark.sql import Column, SparkSession
 
     from penstock.spark.internals.handles import JavaObject
 
-_NANOSECONDS = 1e9
+_NANOSECONDS, _MILLISECONDS = 1e9, 1e3
 _MOST_POOLS, _MOST_COLLECTORS = 12, 4
 """More pools of memory, and more collectors, than any JVM has; eight and two are usual."""
+_POOL_FIGURES = 4
 _MANAGEMENT = "java.lang.management"
 _FACTORY = f"{_MANAGEMENT}.ManagementFactory"
 _HEAP_TYPE = 0
@@ -33,7 +34,9 @@ class LivingHeap:
     """The heap of one executor right after all its garbage was collected.
 
     ``at_s`` is the JVM's own clock, ``live_bytes`` what was left, ``old_before_bytes`` what the old generation held
-    just before, and ``collected_s`` how long the collection took.
+    just before, ``old_kept_bytes`` what it held after the last full collection until then, ``taken_bytes`` the heap
+    that the JVM had taken, and ``collected_s`` how long the collection took, by the JVM's own count. ``before`` and
+    ``after`` it are how many collections there have ever been, and their time.
     """
 
     executor_id: str
@@ -41,6 +44,20 @@ class LivingHeap:
     live_bytes: int
     old_before_bytes: int
     collected_s: float
+    old_kept_bytes: int = 0
+    taken_bytes: int = 0
+    before: Collected | None = None
+    after: Collected | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Collections since a JVM began: young ones, full ones, and the time that each kind took."""
+
+    young: int
+    full: int
+    young_s: float
+    full_s: float
 
 
 def heap_question(spark: SparkSession) -> Any:  # noqa: ANN401 - a frame, of a class that is imported with Spark
@@ -61,17 +78,48 @@ def living_heaps(question: Any) -> list[LivingHeap]:  # noqa: ANN401 - as above
     """
     found = {}
     for executor_id, figures in question.collect():
-        *pools, before, begun_ns, live, ended_ns, after = figures
-        if after <= before:
-            continue
-        found[str(executor_id)] = LivingHeap(
-            str(executor_id),
-            at_s=begun_ns / _NANOSECONDS,
-            live_bytes=int(live),
-            old_before_bytes=_used_of_old(pools),
-            collected_s=(ended_ns - begun_ns) / _NANOSECONDS,
-        )
+        one = _living(str(executor_id), [0 if figure is None else int(figure) for figure in figures])
+        if one is not None:
+            found[one.executor_id] = one
     return list(found.values())
+
+
+def _living(executor_id: str, figures: Sequence[int]) -> LivingHeap | None:
+    """What one executor told; None where it did not collect.
+
+    The collector that was asked is the one that has collected once more since: which it is depends on the JVM.
+    """
+    pools, rest = figures[: _POOL_FIGURES * _MOST_POOLS], figures[_POOL_FIGURES * _MOST_POOLS :]
+    counts = 2 * _MOST_COLLECTORS
+    before, (taken, begun_ns, live), after = rest[:counts], rest[counts:-counts], rest[-counts:]
+    full = {number for number in range(_MOST_COLLECTORS) if after[2 * number] > before[2 * number]}
+    if not full:
+        return None
+    old = _old(pools)
+    then, now = _collected(before, full), _collected(after, full)
+    return LivingHeap(
+        executor_id,
+        at_s=begun_ns / _NANOSECONDS,
+        live_bytes=live,
+        old_before_bytes=old[0],
+        collected_s=now.full_s - then.full_s,
+        old_kept_bytes=old[1],
+        taken_bytes=taken,
+        before=then,
+        after=now,
+    )
+
+
+def _collected(figures: Sequence[int], full: Collection[int]) -> Collected:
+    """Counts and times of all collectors, those of one kind together."""
+    young = [number for number in range(_MOST_COLLECTORS) if number not in full]
+    counts, times_ms = figures[::2], figures[1::2]
+    return Collected(
+        young=sum(counts[number] for number in young),
+        full=sum(counts[number] for number in full),
+        young_s=sum(times_ms[number] for number in young) / _MILLISECONDS,
+        full_s=sum(times_ms[number] for number in full) / _MILLISECONDS,
+    )
 
 
 def has_running_tasks(spark: SparkSession) -> bool:
@@ -83,11 +131,12 @@ def has_running_tasks(spark: SparkSession) -> bool:
     return int(context_of(spark).taskScheduler().rootPool().runningTasks()) > 0
 
 
-def _used_of_old(pools: Sequence[int]) -> int:
-    """Use of the old generation: of the pools of the heap the one that may grow largest."""
-    kinds, largest, used = pools[::3], pools[1::3], pools[2::3]
-    of_heap = [(most, use) for kind, most, use in zip(kinds, largest, used, strict=True) if kind == _HEAP_TYPE]
-    return int(max(of_heap, default=(0, 0))[1])
+def _old(pools: Sequence[int]) -> tuple[int, int]:
+    """Use of the old generation, now and after it was last collected: the pool of the heap that may grow largest."""
+    by_pool = [pools[begin : begin + _POOL_FIGURES] for begin in range(0, len(pools), _POOL_FIGURES)]
+    of_heap = [(most, used, kept) for kind, most, used, kept in by_pool if kind == _HEAP_TYPE]
+    _, used, kept = max(of_heap, default=(0, 0, 0))
+    return used, kept
 
 
 def _one_row_each(spark: SparkSession) -> Any:  # noqa: ANN401 - as above
@@ -127,51 +176,57 @@ def _executor_id(spark: SparkSession) -> Column:
 
 
 def _figures(spark: SparkSession) -> Column:
-    """Kind, largest size and use of each pool, one after another; then begin, what lives and end, between two counts.
+    """Figures of each pool, one after another; then heap taken, begin and what lives, between counts and times twice.
 
-    The counts are of collections until then. An array is made from its first element to its last, and what it is made
-    of is computed anew for every row.
+    Counts and times are of each collector until then. An array is made from its first element to its last, and what it
+    is made of is computed anew for every row.
     """
     from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is imported only where it is used
 
     java = _Calls(spark)
     memory = java.static(_FACTORY, "getMemoryMXBean", f"{_MANAGEMENT}.MemoryMXBean")
     heap = java.call(memory, "getHeapMemoryUsage", java.object_type(f"{_MANAGEMENT}.MemoryUsage"))
-    used = java.column(java.call(heap, "getUsed", java.types.LongType))
+    used, taken = (java.column(java.call(heap, name, java.types.LongType)) for name in ("getUsed", "getCommitted"))
     clock = java.column(java.static("java.lang.System", "nanoTime", java.types.LongType))
     # The call gives nothing, and the text of nothing is "null": the condition is only there to come first.
     is_collected = fn.java_method(fn.lit("java.lang.System"), fn.lit("gc")) == fn.lit("null")
     pools = [figure for number in range(_MOST_POOLS) for figure in _pool(java, number)]
-    count = sum((_collections(java, number) for number in range(_MOST_COLLECTORS)), fn.lit(0))
-    return fn.array(*pools, count, clock, fn.when(is_collected, used), clock, count)
+    until = [each for number in range(_MOST_COLLECTORS) for each in _collections(java, number)]
+    return fn.array(*pools, *until, taken, clock, fn.when(is_collected, used), *until)
 
 
-def _collections(java: _Calls, number: int) -> Column:
-    """How often a collector has collected; 0 where there is none of that number."""
+def _collections(java: _Calls, number: int) -> list[Column]:
+    """How often a collector has collected, and for how many milliseconds; 0 where there is none of that number."""
     from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is imported only where it is used
 
     collectors = java.static(_FACTORY, "getGarbageCollectorMXBeans", "java.util.List")
     kind = java.object_type(f"{_MANAGEMENT}.GarbageCollectorMXBean")
-    count = java.call(
-        java.call(collectors, "get", kind, java.whole_number(number)), "getCollectionCount", java.types.LongType
-    )
+    collector = java.call(collectors, "get", kind, java.whole_number(number))
     is_there = java.column(java.call(collectors, "size", java.types.IntegerType)) > number
-    return fn.when(is_there, java.column(count)).otherwise(fn.lit(0))
+    told = [java.call(collector, name, java.types.LongType) for name in ("getCollectionCount", "getCollectionTime")]
+    return [fn.when(is_there, java.column(each)).otherwise(fn.lit(0).cast("long")) for each in told]
 
 
 def _pool(java: _Calls, number: int) -> list[Column]:
-    """Kind, largest size and use of one pool of memory; -1 where there is none of that number, or no largest size."""
+    """Kind, largest size, use, and use after the last collection of one pool of memory.
+
+    -1 where there is none of that number, or no largest size, and nothing where it is never collected.
+    """
     from pyspark.sql import functions as fn  # noqa: PLC0415 - Spark is imported only where it is used
 
     pools = java.static(_FACTORY, "getMemoryPoolMXBeans", "java.util.List")
     pool = java.call(pools, "get", java.object_type(f"{_MANAGEMENT}.MemoryPoolMXBean"), java.whole_number(number))
     kind = java.call(pool, "getType", java.object_type(f"{_MANAGEMENT}.MemoryType"))
-    usage = java.call(pool, "getUsage", java.object_type(f"{_MANAGEMENT}.MemoryUsage"))
+    usage, kept = (
+        java.call(pool, name, java.object_type(f"{_MANAGEMENT}.MemoryUsage"))
+        for name in ("getUsage", "getCollectionUsage")
+    )
     is_there = java.column(java.call(pools, "size", java.types.IntegerType)) > number
     figures = [
         java.call(kind, "ordinal", java.types.IntegerType),
         java.call(usage, "getMax", java.types.LongType),
         java.call(usage, "getUsed", java.types.LongType),
+        java.call(kept, "getUsed", java.types.LongType),
     ]
     return [fn.when(is_there, java.column(each).cast("long")).otherwise(fn.lit(-1)) for each in figures]
 
