@@ -64,10 +64,17 @@ def test_half_a_goal_of_overhead_does_not_cost_useful_rows(overhead_s: float, lo
     assert run_loop(LoopCase(overhead_s, 0.15, load, seed=seed, calm_load=load)).of_plain > 1.0
 
 
-@pytest.mark.parametrize("overhead_s", [1.5, 2.0])
-def test_rows_are_not_dropped_where_that_saves_nothing(overhead_s: float) -> None:
-    """Where a row costs its reading and nothing else the query does about what it does alone, but for finding out."""
-    cases = [LoopCase(overhead_s, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(8)]
+def test_rows_are_not_dropped_where_that_saves_nothing() -> None:
+    """Where a row costs its reading and nothing else the query does about what it does alone."""
+    cases = [LoopCase(2.0, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(3)]
+    found = run_loops(cases, processes=1)
+    assert min(result.of_plain for result in found) > 0.9
+    assert min(result.kept_ratio for result in found) > 0.85
+
+
+def test_finding_out_that_dropping_saves_nothing_costs_little() -> None:
+    """With an overhead of less than a third of the goal more is tried before it is known."""
+    cases = [LoopCase(1.5, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(8)]
     [figures] = summed_up(run_loops(cases, processes=1), ("overhead_s",))
     assert figures["useful_of_plain_ratio_mean"] > 0.85
     assert figures["useful_of_plain_ratio_min"] > 0.6
