@@ -42,7 +42,7 @@ from penstock.estimate.weighted import (
 )
 from penstock.model.directive import HISTORY_AT, LARGEST_WEIGHT_AT
 from penstock.model.shed_history import LEVELS
-from penstock.spark.guard import draw_of_key, requested_values
+from penstock.spark.guard import aggregated_values, draw_of_key, requested_values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -121,18 +121,21 @@ def largest_weight(since: Column | None = None) -> Column:
     In steps of a factor of two. Outside a stream it is not known whether rows were dropped before a frame was stored:
     pass ``largest_weight=1.0`` to the aggregate where you know that none were.
     """
+    if since is None:
+        return requested_values(_session())[LARGEST_WEIGHT_AT]
+    since_s = since.cast("timestamp").cast("double")
+    moments_s = F.slice(aggregated_values(_session()), HISTORY_AT + 1, LEVELS)
+    # Among the moments in their order there are as many before a window's beginning as it does not have to know of.
+    # By functions that take a subquery, and with a single mention of what the driver tells.
+    place = F.array_position(F.sort_array(F.concat(moments_s, F.array(since_s))), since_s)
+    return F.when(place > LEVELS, F.lit(1.0)).otherwise(F.pow(F.lit(2.0), F.lit(LEVELS + 0.5) - place))
+
+
+def _session() -> SparkSession:
     session = SparkSession.getActiveSession()
     if session is None:
         raise InvalidGuardError("there is no active Spark session: make one first, or pass largest_weight=1.0")
-    told = requested_values(session)
-    if since is None:
-        return told[LARGEST_WEIGHT_AT]
-    since_s = since.cast("timestamp").cast("double")
-    # No function over the array: Spark takes no subquery inside one.
-    levels = F.lit(0.0)
-    for level in range(LEVELS):
-        levels += F.when(told[HISTORY_AT + level] >= since_s, 1.0).otherwise(0.0)
-    return F.when(levels == 0.0, F.lit(1.0)).otherwise(F.pow(F.lit(2.0), levels - 0.5))
+    return session
 
 
 def window_start(column: str, length: str) -> Column:
@@ -247,7 +250,11 @@ def _rows(column: str, weight: str) -> Rows:
 
 
 def _largest(given: Column | float | None) -> Column:
-    return largest_weight() if given is None else _column(given)
+    if given is not None:
+        return _column(given)
+    # A group has no fewer than no rows: which place that is, Spark does not know before it has counted.
+    place = F.lit(LARGEST_WEIGHT_AT) + F.least(F.count(F.lit(1)), F.lit(0)).cast("int")
+    return aggregated_values(_session())[place]
 
 
 def _columns(name: str, moments: Moments, largest: Column | float | None) -> list[Column]:

@@ -79,6 +79,15 @@ def test_what_keeps_all_says_so() -> None:
     assert not keep.answer(load(2, 3.5), 2, model(), late_ratio=0.015, is_rerun=False).everything
 
 
+def test_no_moment_is_told_where_no_row_is_late() -> None:
+    """A batch of rows that are all young drops some of them, and calls none late: weights stay as they are."""
+    young = replace(load(2, 3.5), waited_s=1.0)
+    answer = controller().answer(young, 2, model(), late_ratio=0.015, is_rerun=False)
+    assert answer.keep_ratio < 1.0
+    assert answer.late_before_s is None
+    assert controller().answer(load(2, 3.5), 2, model(), late_ratio=0.015, is_rerun=False).late_before_s is not None
+
+
 @pytest.mark.parametrize("delay_s", [-2.0, 0.0, 3.0])
 def test_age_counts_from_the_newest_arrival(delay_s: float) -> None:
     """A producer's clock that is 3 s behind, or 2 s ahead, moves the moment before which rows are late by just that."""

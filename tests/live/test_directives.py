@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as fn
 
+import penstock.functions as pf
 from live.helpers import load_rows, send, show, wait_for_batches, wait_until
 from penstock.model.directive import LATE_PART, Directive
 from penstock.spark import internals
@@ -210,6 +211,26 @@ def test_nothing_is_compiled_anew(stopping: SparkSession, driver: Driver, server
     assert len(driver.questions) - asked >= 20
     assert compilations(stopping) == before
     query.stop()
+
+
+def test_nothing_is_compiled_anew_for_what_results_are_told(
+    stopping: SparkSession, driver: Driver, server: DirectiveServer
+) -> None:
+    """Results of windows and of whole lives are told another moment in every batch, which no code is made of."""
+    since = pf.window_start("timestamp", "10 seconds")
+    told = pf.count(largest_weight=pf.largest_weight(since)) + pf.count(name="ever")
+    counted = guard_rows(rows_of(stopping)).groupBy(fn.window("timestamp", "10 seconds")).agg(*told)
+    query = counted.writeStream.format("memory").outputMode("complete").queryName("told").start()
+    wait_for_batches(query, 1)
+    send(query, directive_properties(server.endpoint, server.token, None))
+    wait_for_answers(query, 6)
+    before = compilations(stopping)
+    wait_for_answers(query, 20)
+    assert compilations(stopping) == before
+    query.stop()
+    found = stopping.table("told").collect()
+    assert any(row.count_low is not None and row.count_low < row["count"] < row.count_high for row in found)
+    assert all(row.ever_low is None or row.ever_low < row["ever"] for row in found)
 
 
 def test_rows_before_the_moment_go_first(stopping: SparkSession, driver: Driver, server: DirectiveServer) -> None:

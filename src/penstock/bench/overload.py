@@ -79,8 +79,8 @@ class PolicyResult:
 
     @property
     def coverage(self) -> float:
-        """Share of the estimates whose interval holds the truth; 1 where there are none."""
-        return self.covered / self.estimates if self.estimates else 1.0
+        """Share of the estimates whose interval holds the truth; 0 where there are none, since nothing was told."""
+        return self.covered / self.estimates if self.estimates else 0.0
 
     def row(self) -> dict[str, float | str]:
         """The figures as one row of a table, units in the keys."""

@@ -198,7 +198,9 @@ class KeepController:
 
     def _decision(self, load: PlannedLoad, choice: KeepChoice, ratio: float) -> KeepRatio:
         moment_s = None
-        if choice.late_after_s is not None and self.keep_floor < 1.0:  # else late rows are kept like all others
+        # Else late rows are kept like all others. Where none is late none is called so: results must take a batch that
+        # thins rows out eight times as much for one that did, and would know too little of every window that it meets.
+        if choice.late_after_s is not None and choice.late_rows > 0 and self.keep_floor < 1.0:
             moment_s = late_before_s(load.planned_s, choice.late_after_s, self._state.delays_s)
         everything = ratio >= 1.0 and moment_s is None
         return KeepRatio(

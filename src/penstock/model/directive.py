@@ -162,6 +162,25 @@ class Directive:
         ratio = min(1.0, self.keep_ratio)
         return ratio if self.late_before_s is None else max(self.keep_floor, LATE_PART * ratio)
 
+    def added_to(self, history: ShedHistory, now_s: float) -> ShedHistory:
+        """When rows were dropped, with a batch that is told this.
+
+        Late rows are thinned out more, and arrived before a moment: a window that began after it has lost none of them.
+
+        Examples
+        --------
+        >>> directive = Directive(7, keep_ratio=0.4, keep_floor=0.01, late_before_s=90.0)
+        >>> found = directive.added_to(NOTHING_SHED, 100.0)
+        >>> [round(found.largest_weight(since_s), 1) for since_s in (80.0, 95.0, 105.0)]
+        [22.6, 2.8, 1.0]
+        """
+        if self.everything:
+            return history
+        found = history.with_ratio(min(1.0, self.keep_ratio), now_s)
+        if self.late_before_s is None:
+            return found
+        return found.with_ratio(self.least_ratio, max(NEVER_S / 2.0, min(now_s, self.late_before_s)))
+
     @property
     def floor(self) -> float:
         """The least probability with which any row of the batch is kept, however late or useless."""
@@ -182,7 +201,7 @@ class Directive:
         """
         late_before_s = NOTHING_LATE_S if self.late_before_s is None else self.late_before_s
         head = [self.keep_ratio, self.keep_floor, late_before_s, float(answered), float(self.everything)]
-        history = self.history.with_ratio(self.least_ratio, UNKNOWN_S)
+        history = self.added_to(self.history, UNKNOWN_S)
         ratios = [min(1.0, max(self.floor, self.keep_ratio)), self.floor]
         return [*head, *history.moments_s, history.largest_weight(NEVER_S / 2.0), *ratios]
 

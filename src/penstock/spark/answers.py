@@ -205,7 +205,7 @@ class Answering:
         if watched.last_answered == directive.batch_id:
             return replace(directive, history=watched.shed)
         now_s = time.time()
-        watched.shed = watched.shed.with_ratio(directive.least_ratio, now_s)
+        watched.shed = directive.added_to(watched.shed, now_s)
         if watched.last_answered is not None and directive.batch_id > watched.last_answered + 1:
             # A batch in between got no answer, and kept what the one before it was told.
             watched.shed = watched.shed.with_ratio(watched.last_ratio, now_s)

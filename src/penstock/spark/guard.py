@@ -268,9 +268,22 @@ def folded_values(spark: SparkSession) -> Column:
     of its mention, and be compiled anew whenever it is another.
     """
     if spark not in _folded:
-        values = F.split(internals.folded_text(directive_of_batch), ",").cast("array<double>")
-        _folded[spark] = F.when(passes(OFFERED), values)
+        _folded[spark] = F.when(passes(OFFERED), _constant_values())
     return _folded[spark]
+
+
+def aggregated_values(spark: SparkSession) -> Column:
+    """The same array for the columns of an aggregation, which take no condition that Spark does not know.
+
+    It is a constant, which compiled code gets by reference. A number that is read from it at a known place is one, too,
+    and is written into the code: so a place must depend on an aggregate. Every mention of a subquery, by which it is
+    asked where constants are not worked out, takes some milliseconds of each batch.
+    """
+    return _constant_values() if internals.is_folded(spark) else requested_values(spark)
+
+
+def _constant_values() -> Column:
+    return F.split(internals.folded_text(directive_of_batch), ",").cast("array<double>")
 
 
 def arrival_s(arrival: str) -> Column:

@@ -173,6 +173,28 @@ def test_a_heap_whose_collections_need_more_than_was_committed_stays_at_the_comm
     assert found.decision.total / 2 == pytest.approx(960 * 1.03)
 
 
+def test_memory_goes_down_beside_a_heap_near_its_limit_and_leaves_room_for_all_of_it() -> None:
+    """Collections above their limit in half of all windows say nothing of what there is beside the heap."""
+    sizing = engine(EngineShape(1, 1024, 2048, 0, 2), hands_off=(Resource.HEAP,))
+    for window in range(12):
+        near = 0.13 if window % 4 > 1 else 0.08
+        sizing.observe(calm(15.0 * window, gc_fraction=near, python_rss_mb=0.0, off_heap_mb=200.0 + 5.0 * (window % 4)))
+    assert sizing.usage.clean_windows < 8
+    found = sizing.judge()
+    assert found.decision is not None
+    assert found.decision.policy == "P6"
+    assert found.decision.total == pytest.approx((1024 + 215) * 1.03 / SETTINGS.memory_limit, rel=0.01)
+
+
+def test_memory_stays_while_more_than_collections_is_short() -> None:
+    """An engine that falls behind has not shown yet what it needs."""
+    sizing = engine(EngineShape(1, 1024, 2048, 0, 2))
+    feed(sizing, 12, processed_rows_per_s=50.0)
+    memory = next(verdict for verdict in sizing.judge().verdicts if verdict.policy == "P6")
+    assert memory.decision is None
+    assert memory.reason == "0 of 8 quiet windows watched"
+
+
 def test_executors_that_are_added_share_the_memory_of_the_state() -> None:
     """Twice the executors have half of the state each: heap and memory beside it go down in the same change."""
     sizing = engine(EngineShape(2, 1024, 600, 220, 2))

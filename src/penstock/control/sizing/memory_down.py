@@ -17,7 +17,8 @@ class MemoryDown:
     ``memory = max(peak(likely resident), heap + peak(off_heap) + peak(python)) * (1 + margin) / memory_limit``, with
     ``likely resident = python + max(jvm_rss, committed + off_heap)``: the committed heap counts as if every page of it
     had been touched, because the zero pages of today are in use tomorrow; and so does the heap that P5 left, because
-    the JVM may take all of it when it has to catch up.
+    the JVM may take all of it when it has to catch up. So windows in which collections took too long count as well:
+    how large the heap is to be is P1's business, and memory for the whole of it is kept in any case.
 
     Sage (LinkedIn), "Safe scaledown": maximum memory used and heap committed together.
 
@@ -48,11 +49,11 @@ class MemoryDown:
         figures: dict[str, float | None] = {
             "memory_mb": shape.memory_mb, "likely_resident_mb": resident,
             "memory_used_peak_mb": usage.peak("memory_used_mb"), "python_rss_peak_mb": usage.peak("python_rss_mb"),
-            "windows": usage.clean_windows,
+            "windows": usage.memory_windows,
         }  # fmt: skip
         watched = windows_to_watch(settings)
-        if usage.clean_windows < watched or context.settled_windows < _SETTLED_WINDOWS:
-            return silent(self, f"{usage.clean_windows} of {watched} quiet windows watched", figures)
+        if usage.memory_windows < watched or context.settled_windows < _SETTLED_WINDOWS:
+            return silent(self, f"{usage.memory_windows} of {watched} quiet windows watched", figures)
         if context.cores_go_first:
             return silent(self, "there are to be fewer cores first: those that stay share the memory", figures)
         if context.awaits_looks:

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from penstock.estimate.decaying_histogram import DecayingHistogram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from penstock.model.sizing import UsageSignal
 
 _KEPT_WINDOWS = 40
 
 Figure = str
+_Window = tuple[float, dict[Figure, float]]
+"""When a window was, and its figures by their names."""
 _FIGURES: dict[Figure, Callable[[UsageSignal], float | None]] = {
     "heap_used_mb": lambda seen: seen.heap_used_mb,
     "heap_committed_mb": lambda seen: seen.heap_committed_mb,
@@ -34,8 +36,10 @@ _FIGURES: dict[Figure, Callable[[UsageSignal], float | None]] = {
     "processed_rows_per_s": lambda seen: seen.processed_rows_per_s,
     "backlog_rows": lambda seen: seen.backlog_rows,
 }
-_IN_CORES = ("cpu_fraction", "busy_fraction")
-"""Kept as cores and slots in use: a fraction means something else as soon as the size changes."""
+_WHATEVER_COLLECTIONS = ("likely_resident_mb", "off_heap_mb", "python_rss_mb", "python_vm_mb")
+"""What a window tells however long its collections took: memory is sized for the whole heap, which has its own limit,
+and near that limit the collections of a window are above it as often as not."""
+_OF_QUIET_WINDOWS = tuple(name for name in _FIGURES if name not in _WHATEVER_COLLECTIONS)
 
 
 def figure_of(seen: UsageSignal, name: Figure) -> float | None:
@@ -64,7 +68,8 @@ class Usage:
 
     A window in which something else was short tells nothing of the need of a resource: an engine without CPU buffers
     rows, one that collects garbage all the time uses CPU for it. Such windows are left out of the histograms by
-    whoever calls :meth:`add` with ``is_clean`` false.
+    whoever calls :meth:`add` with ``is_clean`` false. Where nothing but collections took too long (``is_burst``), it
+    still tells what there is beside the heap.
     """
 
     def __init__(self, half_life_s: float) -> None:
@@ -76,9 +81,12 @@ class Usage:
         """Windows whatever the shape was: for remote services, which have nothing to do with it."""
         self.clean_windows = 0
         """Windows without pressure since the last step up."""
+        self.memory_windows = 0
+        """Windows since then without any pressure but that of collections: what memory is sized by."""
         self.heap_looks: list[UsageSignal] = []
         """Windows in which it was seen what lives in the heap, as it is now."""
-        self._clean: deque[tuple[float, dict[Figure, float]]] = deque(maxlen=_KEPT_WINDOWS)
+        self._clean: deque[_Window] = deque(maxlen=_KEPT_WINDOWS)
+        self._memory: deque[_Window] = deque(maxlen=_KEPT_WINDOWS)
         self._was_clean = False
         self._forgotten_s: dict[Figure, float] = {}
 
@@ -88,22 +96,24 @@ class Usage:
         self.recent.append(seen)
         self.all_windows.append(seen)
         self._look(seen)
-        if not is_clean:
-            if not (is_burst and was_clean):
-                self.clean_windows = 0
-            return
-        self.clean_windows += 1
-        values: dict[Figure, float] = {}
-        for name in _FIGURES:
-            value = figure_of(seen, name)
-            if value is None:
-                continue
-            if name in _IN_CORES:
-                value *= cores if name == "cpu_fraction" else slots
-            values[name] = value
-            histogram = self._histograms.setdefault(name, DecayingHistogram(self._half_life_s))
-            histogram.add(value, seen.time_s)
-        self._clean.append((seen.time_s, values))
+        self.memory_windows = self.memory_windows + 1 if is_clean or is_burst else 0
+        if is_clean or is_burst:
+            self._memory.append(self._keep(seen, _WHATEVER_COLLECTIONS))
+        if is_clean:
+            self.clean_windows += 1
+            # Kept as cores and slots in use: a fraction means something else as soon as the size changes.
+            in_use = {"cpu_fraction": cores, "busy_fraction": slots}
+            self._clean.append(self._keep(seen, _OF_QUIET_WINDOWS, in_use))
+        elif not (is_burst and was_clean):
+            self.clean_windows = 0
+
+    def _keep(self, seen: UsageSignal, names: Iterable[Figure], times: Mapping[Figure, float] | None = None) -> _Window:
+        """Add figures of a window to their histograms; gives those that are known."""
+        known = {name: value for name in names if (value := figure_of(seen, name)) is not None}
+        values = {name: value * (times or {}).get(name, 1.0) for name, value in known.items()}
+        for name, value in values.items():
+            self._histograms.setdefault(name, DecayingHistogram(self._half_life_s)).add(value, seen.time_s)
+        return seen.time_s, values
 
     def _look(self, seen: UsageSignal) -> None:
         """Keep what was seen of what lives, and forget what is too old."""
@@ -116,7 +126,7 @@ class Usage:
         """Begin anew after a change of shape; figures that the change alters are forgotten."""
         self.recent.clear()
         if is_up:
-            self.clean_windows = 0
+            self.clean_windows = self.memory_windows = 0
         if "heap_live_mb" in stale:
             # What lives was seen for the heap that is there now: whoever has to enlarge it again goes by that.
             self.heap_looks = self.heap_looks if keeps_looks else []
@@ -132,25 +142,29 @@ class Usage:
 
     def peak(self, name: Figure, windows: int = _KEPT_WINDOWS) -> float | None:
         """The largest value of a figure in the last quiet windows, since it was last forgotten."""
-        return max(self._quiet(name, list(self._clean)[-windows:]), default=None)
+        return max(self._quiet(name, self._newest(name, windows)), default=None)
 
     def low(self, name: Figure, windows: int) -> float | None:
         """The smallest value of a figure in the last quiet windows; of their two halves the one that is higher.
 
         What grows is low in the older half only; None where one of the halves tells nothing.
         """
-        newest = list(self._clean)[-windows:]
+        newest = self._newest(name, windows)
         middle = len(newest) // 2
         halves = [self._quiet(name, half) for half in (newest[:middle], newest[middle:])]
         return max(min(half) for half in halves) if all(halves) else None
 
     def sustained(self, name: Figure, windows: int, count: int) -> float | None:
         """The most that a figure was through ``count`` of the last quiet windows on end; None where that is unknown."""
-        values = self._quiet(name, list(self._clean)[-windows:])
+        values = self._quiet(name, self._newest(name, windows))
         runs = [min(values[begin : begin + count]) for begin in range(len(values) - count + 1)]
         return max(runs, default=None)
 
-    def _quiet(self, name: Figure, windows: Iterable[tuple[float, dict[Figure, float]]]) -> list[float]:
+    def _newest(self, name: Figure, windows: int) -> list[_Window]:
+        """The last windows that tell of the need of a figure."""
+        return list(self._memory if name in _WHATEVER_COLLECTIONS else self._clean)[-windows:]
+
+    def _quiet(self, name: Figure, windows: Iterable[_Window]) -> list[float]:
         """A figure in some quiet windows, of those that tell it since it was last forgotten."""
         since_s = self._forgotten_s.get(name, -math.inf)
         return [values[name] for time_s, values in windows if time_s > since_s and name in values]
