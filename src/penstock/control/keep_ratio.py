@@ -181,7 +181,7 @@ class KeepController:
         choice = self._choice(load, model, late_ratio)
         self._state = evolve(self._state, doubted=choice.is_doubtful)
         ratio = min(1.0, max(self.keep_floor, bounds.hold(choice.ratio)))
-        return self._remember(self._decision(load, choice, ratio))
+        return self._remember(self._decision(load, _without_few_late(choice, late_ratio * load.rows), ratio))
 
     def _choice(self, load: PlannedLoad, model: BatchTimeModel, late_ratio: float) -> KeepChoice:
         """By what the batch would take; what others leave it is looked at first: that may be sure to fit."""
@@ -198,9 +198,7 @@ class KeepController:
 
     def _decision(self, load: PlannedLoad, choice: KeepChoice, ratio: float) -> KeepRatio:
         moment_s = None
-        # Else late rows are kept like all others. Where none is late none is called so: results must take a batch that
-        # thins rows out eight times as much for one that did, and would know too little of every window that it meets.
-        if choice.late_after_s is not None and choice.late_rows > 0 and self.keep_floor < 1.0:
+        if choice.late_after_s is not None and self.keep_floor < 1.0:  # else late rows are kept like all others
             moment_s = late_before_s(load.planned_s, choice.late_after_s, self._state.delays_s)
         everything = ratio >= 1.0 and moment_s is None
         return KeepRatio(
@@ -260,3 +258,14 @@ class KeepController:
         kept = tuple(sorted((*others, answer), key=lambda known: known.batch_id))[-_REMEMBERED_ANSWERS:]
         self._state = evolve(self._state, answers=kept)
         return answer
+
+
+def _without_few_late(choice: KeepChoice, may_be_late_rows: float) -> KeepChoice:
+    """The choice with no row called late, where no more are than may be.
+
+    Results must take a batch that thins late rows out eight times as much as others for one that did, and would know
+    too little of every window that it meets. And the oldest rows are in the same tasks, which the others wait for.
+    """
+    if choice.late_rows > may_be_late_rows:
+        return choice
+    return evolve(choice, late_after_s=None, late_rows=0.0)
