@@ -127,7 +127,7 @@ def test_a_sample_tells_how_old_rows_are(stopping: SparkSession, attach: Callabl
     guarded = pen.guard(load_rows(stopping, "constant:rate=2000,seconds=600"))
     goal = Goal(latency="1 minute", minimum_accuracy=0.1)
     query = pen.govern(guarded.writeStream.queryName("aged").foreachBatch(note), goal).start()
-    wait_for_batches(query, 5)
+    wait_for_batches(query, 6)
     query.stop()
     signals = {
         report.batchId: guard_signal(observed_metrics(json.loads(report.json)))
@@ -136,7 +136,10 @@ def test_a_sample_tells_how_old_rows_are(stopping: SparkSession, attach: Callabl
     }
     compared = 0
     for batch_id, signal in signals.items():
-        if signal is not None and signal.oldest_arrival_s is not None and signal.newest_arrival_s is not None:
+        # Of a handful of rows, as a first batch may have, a sample is a single one.
+        if signal is None or signal.offered_rows < 200:
+            continue
+        if signal.oldest_arrival_s is not None and signal.newest_arrival_s is not None:
             oldest_s, newest_s = ends[batch_id]
             slack_s = 0.02 * (newest_s - oldest_s) + 0.002
             assert oldest_s - 0.001 <= signal.oldest_arrival_s <= oldest_s + slack_s

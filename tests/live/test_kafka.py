@@ -93,7 +93,7 @@ def test_an_unmodified_query_is_governed_by_its_name(spark: SparkSession, attach
     pen = attach(goals={"backlog": Goal(latency="4 seconds")})
     query = start(costly(kafka_rows(spark, kafka, topic), 40), "backlog")
     done = wait_until(
-        lambda: (found := _batches(query)) and sum(found) == 600_000 and found, "end of the backlog", within_s=180
+        lambda: (found := _batches(query)) and sum(found) == 600_000 and found, "end of the backlog", within_s=400
     )
     limits = limit_values(pen.store, "backlog")
     assert limits[0] == 1000
