@@ -58,7 +58,7 @@ class AdmissionSettings:
         unit="bytes", low=1, high=1e12,
     )  # fmt: skip
     growth_factor: float = _option(
-        4.0, "How many times the largest batch seen so far the next one may be: a cost is not trusted further.",
+        4.0, "How many times the largest batch seen or under way the next one may be: a cost is not trusted further.",
         unit="ratio", low=1.1, high=100,
     )  # fmt: skip
     batch_share_of_goal: float = _option(

@@ -60,6 +60,14 @@ def test_the_first_batch_teaches_nothing() -> None:
     assert logic.batch_time.batches == 0
 
 
+def test_a_short_first_batch_makes_room_for_a_larger_one() -> None:
+    """Its rows took a tenth of the goal at the most, so four times as many are within it whatever they cost."""
+    logic = build()
+    logic.on_start()
+    assert limits(logic.on_batch(batch(0, 0.5, SourceSignal(0, 1000, 1000.0, 1e6)))) == {"source 0": 4000.0}
+    assert logic.batch_time.batches == 0
+
+
 def test_a_source_left_alone_gets_no_limit_and_its_rows_count() -> None:
     """A source that cannot be limited is never in a decision, and takes its part of the budget."""
     logic = build(SourceSpec(0, "kafka", LimitUnit.ROWS), SourceSpec(1, "rate", None, reason="takes no limit"))

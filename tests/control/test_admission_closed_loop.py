@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,15 @@ def test_cold_start_on_a_huge_backlog_never_plans_a_batch_beyond_the_goal() -> N
     assert max(signal.duration_s for signal in signals[1:]) < 5.0
     assert signals[25].rows > 80_000
     assert run.query(QUERY).offered_rows == 5_000_000
+
+
+def test_a_cold_start_grows_in_every_batch() -> None:
+    """A report comes when the next batch is planned already: that one is counted, or every size would come twice."""
+    run = alone(SimulatedQuery(lambda _: 0.0, backlog_rows=5_000_000, overhead_s=0.1)).run_batches(QUERY, 8)
+    sizes = [signal.rows for signal in run.signals(QUERY)]
+    assert sizes[:2] == [1000, 1000]
+    assert all(later >= 1.5 * earlier for earlier, later in itertools.pairwise(sizes[1:6]))
+    assert all(later <= 4 * earlier for earlier, later in itertools.pairwise(sizes[1:]))
 
 
 @pytest.mark.parametrize("cost_s", [1e-6, 20e-6, 1e-3, 20e-3])

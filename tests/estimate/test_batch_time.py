@@ -40,6 +40,16 @@ def test_two_surprises_on_one_side_are_a_change() -> None:
     assert model.predict_s(100_000, 100_000) == pytest.approx(6.0, rel=0.05)
 
 
+def test_one_batch_that_is_far_too_short_is_a_change() -> None:
+    """Accidents make batches longer, none shorter: what two of them had believed is unlearned by the next batch."""
+    model = BatchTimeModel()
+    for _ in range(30):
+        model.update(100_000, 100_000, 2.0)
+    for duration_s in (6.0, 6.0, 2.0):
+        model.update(100_000, 100_000, duration_s)
+    assert model.predict_s(100_000, 100_000) == pytest.approx(2.0, rel=0.1)
+
+
 def test_equal_batches_for_a_long_time_leave_the_model_calm() -> None:
     """Forgetting without anything new must not blow the estimate up (covariance wind-up)."""
     model = BatchTimeModel()

@@ -174,6 +174,9 @@ def test_a_running_query_is_adopted(spark: SparkSession, attach: Attach, how: st
     assert actions_of(pen.store, "adopted", ActionKind.FAULT) == []
 
 
+OWN_ROWS = 7_654_321
+"""A query's own limit, which those of Penstock do not reach in the first batches of a start."""
+
 # -- let go of ---------------------------------------------------------------------------------------------------------
 
 
@@ -183,20 +186,20 @@ def test_detach_puts_everything_back(spark: SparkSession, attach: Attach) -> Non
     listeners = spark._jsparkSession.streams().listListeners  # type: ignore[attr-defined]
     before = len(listeners())
     pen = attach(store=store, goals={"free": Goal(latency=4)})
-    query = start(load_rows(spark, STEADY, maxRowsPerBatch="4321"), "free")
+    query = start(load_rows(spark, STEADY, maxRowsPerBatch=str(OWN_ROWS)), "free")
     wait_for_batches(query, 3)
-    assert limited_rows(query) != [4321]
+    assert limited_rows(query) != [OWN_ROWS]
     assert len(listeners()) == before + 1
     closed_with: list[list[RecordedAction]] = []
     close = store.close
     store.close = lambda: (closed_with.append(store.actions()), close())  # type: ignore[method-assign,func-returns-value,assignment]
     pen.detach()
-    assert limited_rows(query) == [4321]
+    assert limited_rows(query) == [OWN_ROWS]
     assert len(listeners()) == before
     assert closed_with[0][-1].action.kind is ActionKind.RELEASE
     seen = len(batches_of(query))
     wait_for_batches(query, seen + 3)
-    assert limited_rows(query) == [4321]
+    assert limited_rows(query) == [OWN_ROWS]
     pen.detach()
     assert len(closed_with) == 1
     with pytest.raises(StoreError):
@@ -215,13 +218,13 @@ def test_the_end_of_a_with_block_detaches(spark: SparkSession, stopping: SparkSe
 def test_release_gives_back_one_query(spark: SparkSession, attach: Attach) -> None:
     """The released query has its own limit again and stays observed; the other one stays governed."""
     pen = attach(goals={"released": Goal(latency=4), "kept": Goal(latency=4)})
-    released = start(load_rows(spark, STEADY, maxRowsPerBatch="4321"), "released")
-    kept = start(load_rows(spark, STEADY, maxRowsPerBatch="4321"), "kept")
+    released = start(load_rows(spark, STEADY, maxRowsPerBatch=str(OWN_ROWS)), "released")
+    kept = start(load_rows(spark, STEADY, maxRowsPerBatch=str(OWN_ROWS)), "kept")
     wait_for_batches(released, 2)
     wait_for_batches(kept, 2)
     pen.release("released")
-    assert limited_rows(released) == [4321]
-    assert limited_rows(kept) != [4321]
+    assert limited_rows(released) == [OWN_ROWS]
+    assert limited_rows(kept) != [OWN_ROWS]
     decided = len(actions_of(pen.store, "released"))
     assert actions_of(pen.store, "released")[-1].kind is ActionKind.RELEASE
     points = len(pen.store.points(QueryName("released"), Metric.BATCH_ROWS))
@@ -229,7 +232,7 @@ def test_release_gives_back_one_query(spark: SparkSession, attach: Attach) -> No
         lambda: len(pen.store.points(QueryName("released"), Metric.BATCH_ROWS)) > points + 2, "point after release"
     )
     assert len(actions_of(pen.store, "released")) == decided
-    assert limited_rows(released) == [4321]
+    assert limited_rows(released) == [OWN_ROWS]
 
 
 def test_unknown_queries_are_refused_with_those_that_are_known(spark: SparkSession, attach: Attach) -> None:

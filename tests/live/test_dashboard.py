@@ -168,7 +168,7 @@ def test_every_view_is_drawn_light_dark_and_small(browser: Browser, history: Ser
         own.look(f"fleet-{size}")
         query_page(own, "clickstream", "clicks-0000")
         own.look(f"query-{size}")
-        own.page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
+        assert own.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         own.page.goto(f"{history.url}/#/actions")
         own.page.wait_for_selector("tbody tr")
         own.look(f"actions-{size}")

@@ -80,9 +80,10 @@ def test_a_query_runs_in_its_pool_is_governed_reported_and_stopped(hosted: Hoste
     stopped = host.stop("rows")
     assert stopped.state is RunState.STOPPED
     assert [query.name for query in hosted.spark.streams.active] == []
+    # What is learned of the last batch may be on record a moment after the query has ended; all else stays as it was.
+    latest = ("arrival_rows_per_s", "backlog_rows", "latency_s")
     again = host.stop("rows")
-    # Figures of the last batch may come a moment after the query has ended.
-    assert (again.state, again.number, again.batches, again.rows) == (stopped.state, 1, stopped.batches, stopped.rows)
+    assert replace(again, **{name: getattr(stopped, name) for name in latest}) == stopped
 
 
 def pools_of(spark: SparkSession) -> set[str]:

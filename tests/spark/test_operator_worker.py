@@ -260,6 +260,34 @@ def test_las_keeps_rows_from_all_of_the_batch() -> None:
     assert keep[500:].sum() == pytest.approx(150, abs=10)
 
 
+@pytest.mark.parametrize("keep_ratio", [0.05, 0.3])
+def test_las_keeps_rows_of_all_regions_that_come_in_turn(keep_ratio: float) -> None:
+    """At a floor of a twentieth every twentieth row stayed, all of one region of twenty: its count was twenty times."""
+    count, regions = 40_000, 20
+    keys = np.random.default_rng(1).integers(0, 64, count).astype(np.uint64)
+    costs_s = (1.0 + keys) * 1e-5
+    sketch = empty_sketch()
+    sketch.update(keys, costs_s)
+    rows = Rows(keys, np.zeros(count), np.random.default_rng(2).random(count), costs_s=costs_s)
+    decision = decide("las", rows, sketch, keep_ratio=keep_ratio, keep_floor=0.05)
+    of_region = np.bincount(np.arange(count)[decision.keep] % regions, weights=decision.weights, minlength=regions)
+    error = of_region * np.sqrt((1.0 - keep_ratio) / (keep_ratio * count / regions))
+    assert np.all(np.abs(of_region - count / regions) <= 4.0 * error)
+
+
+def test_las_keeps_the_same_rows_in_any_order() -> None:
+    """A source that gives the rows of a batch in another order, when it runs again, changes nothing."""
+    count = 5_000
+    keys = np.random.default_rng(1).integers(0, 64, count).astype(np.uint64)
+    costs_s, draws = (1.0 + keys) * 1e-5, np.random.default_rng(2).random(count)
+    sketch = empty_sketch()
+    sketch.update(keys, costs_s)
+    order = np.random.default_rng(3).permutation(count)
+    first = decide("las", Rows(keys, np.zeros(count), draws, costs_s=costs_s), sketch, keep_ratio=0.4).keep
+    rows = Rows(keys[order], np.zeros(count), draws[order], costs_s=costs_s[order])
+    assert np.array_equal(decide("las", rows, sketch, keep_ratio=0.4).keep, first[order])
+
+
 def test_minimum_accuracy_is_held_where_useful_rows_are_dear() -> None:
     """Half the work would be a tenth of the rows; the minimum accuracy asks for more of them."""
     costs_s = np.tile([1e-5, 1e-5, 1e-5, 1e-2], 100)

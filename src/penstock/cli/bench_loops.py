@@ -42,17 +42,17 @@ def loops(
     }
     if part not in (*parts, "all"):
         raise typer.BadParameter(f"one of {', '.join(parts)} or all, not {part!r}", param_hint="--part")
-    tables = {}
+    rows: list[dict[str, object]] = []
     for name in parts if part == "all" else (part,):
         cases, keys = parts[name]
         typer.echo(f"{name}: {len(cases)} runs", err=True)
-        tables[name] = summed_up(run_loops(cases, processes=processes or os.cpu_count() or 1), keys)
+        found = summed_up(run_loops(cases, processes=processes or os.cpu_count() or 1), keys)
+        rows += [{"part": name, **row} for row in found]
+        if not as_json:
+            print_table(list(found[0]), [[_text(value) for value in row.values()] for row in found])
+            typer.echo("")
     if as_json:
-        print_json({"bench": "loops", "seeds": seeds, "constant_seeds": constant_seeds, **tables})
-        return
-    for rows in tables.values():
-        print_table(list(rows[0]), [[_text(value) for value in row.values()] for row in rows])
-        typer.echo("")
+        print_json({"bench": "loops", "seeds": seeds, "constant_seeds": constant_seeds, "rows": rows})
 
 
 def _text(value: object) -> str:

@@ -30,6 +30,8 @@ _SURE_DEVIATIONS = 2.0
 """A batch larger than any before must be within the goal even if costs are off by so much: 97.7 % of cases."""
 _PROBE_PART = 0.9
 """Part of the goal that a batch may take that is to tell overhead from cost."""
+_COLD_BATCHES = BATCHES_TO_KNOW - 1
+"""Batches that are learned from until costs are known, the first of a start not among them: so long it is cold."""
 _SAME_RATIO = 1e-9
 _SHED = 0.999
 
@@ -67,8 +69,8 @@ class QueryLogic:
     - and longer where even at the floor such batches could not keep up with what arrives.
 
     *Read limit.* What fits into that length, but never more than would be within the goal if the costs were off by two
-    deviations, nor than ``growth_factor`` times the largest batch yet seen: a cold start on a huge backlog grows step
-    by step and never plans a giant batch.
+    deviations, nor than ``growth_factor`` times the largest batch yet seen or under way: a cold start on a huge backlog
+    grows step by step and never plans a giant batch.
 
     *Keep ratio.* A query with a guard decides what a batch keeps when that batch is planned
     (:class:`~penstock.control.keep_ratio.KeepController`). So it may read whatever waits, up to what could be read in
@@ -277,8 +279,7 @@ class QueryLogic:
             return corrections
         decisions = [*corrections, *self._limits.drop_ignoring_sources(signal)]
         if self._state.batches <= 1:
-            # The first batch after a start pays for code generation and cold workers: it teaches nothing of the rest.
-            return decisions
+            return [*decisions, *self._grow_from_first(signal, cap_rows)]
         self._batch_s = self._wanted_length_s()
         fits_rows = self._fitting_rows()
         decisions += self._overhead_word(signal, fits_rows)
@@ -293,6 +294,22 @@ class QueryLogic:
         self._update(budget_rows=self._next_budget(signal, fits_rows))
         decisions += self._limit_sources(signal, capacity, cap_rows)
         return decisions
+
+    def _grow_from_first(self, signal: BatchSignal, cap_rows: float | None) -> list[Decision]:
+        """Let the next batch be larger than the first, if that was short.
+
+        It pays for code generation and cold workers, so nothing is learned of its costs; but they are no more than it
+        took. Where that is too much of the goal for a step of ``growth_factor``, the next one is as small: batches of
+        about one size tell overhead and cost apart by their scatter alone, which is as good as a guess.
+        """
+        rows = self._settings.growth_factor * signal.work_rows
+        if rows > self._next_budget(signal, float("inf")):
+            return []
+        self._update(budget_rows=rows)
+        rows = rows if cap_rows is None else min(rows, max(1.0, cap_rows))
+        return self._limits.divide(
+            signal, rows, target_s=self._batch_s, reason=wording.limit_after_first(signal, rows), expected={}
+        )
 
     # Learning
 
@@ -431,7 +448,7 @@ class QueryLogic:
         """
         assert self.goal.latency_s is not None
         longest_s = max(self.goal.latency_s, self._batch_s)
-        most_rows = self._settings.growth_factor * self._state.largest_batch_rows
+        most_rows = self._settings.growth_factor * self._largest_rows(signal)
         sure_rows = self._batch_time.surely_within(
             longest_s, 1.0, at_most_rows=min(fits_rows, most_rows), deviations=_SURE_DEVIATIONS
         )
@@ -439,6 +456,17 @@ class QueryLogic:
             return max(1.0, sure_rows)
         probe_rows = signal.work_rows * _PROBE_PART * longest_s / signal.duration_s
         return max(1.0, sure_rows, min(probe_rows, most_rows))
+
+    def _largest_rows(self, signal: BatchSignal) -> float:
+        """The most rows that a batch will have processed when the limit that is decided now holds.
+
+        The batch under way was planned before this report came. Were it not counted, a limit that acts one batch late
+        would grow in every other batch only, and a cold start would take twice as long.
+        """
+        if self._batch_time.batches >= _COLD_BATCHES:
+            return self._state.largest_batch_rows
+        under_way_rows = min(signal.lag_rows or 0.0, self._limits.rows_in_force(signal))
+        return max(self._state.largest_batch_rows, self.keep_ratio * under_way_rows)
 
     def _is_known(self, fits_rows: float) -> bool:
         """Whether what fits is known well enough to go by it."""
@@ -493,7 +521,7 @@ class QueryLogic:
             fits_rows=fits_rows,
             budget_rows=budget_rows,
             read_rows=read_rows,
-            largest_rows=self._state.largest_batch_rows,
+            largest_rows=self._largest_rows(signal),
             growth_factor=self._settings.growth_factor,
         )
 

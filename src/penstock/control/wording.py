@@ -48,6 +48,14 @@ def overhead_too_large(overhead_s: float, target_s: float, batch_s: float) -> st
     )
 
 
+def limit_after_first(signal: BatchSignal, rows: float) -> str:
+    """Why the limit that follows on the first batch is what it is."""
+    return (
+        f"batch {signal.batch_id} took {signal.duration_s:.2f} s for {signal.work_rows:,} rows, code generation and "
+        f"cold workers included: {rows:,.0f} are within the goal though all of that were their cost"
+    )
+
+
 def limit(
     signal: BatchSignal,
     model: BatchTimeModel,
@@ -68,7 +76,7 @@ def limit(
     if budget_rows > fits_rows / _NEARLY:
         reason += f", but the model is uncertain: probing with {budget_rows:,.0f} rows"
     elif budget_rows < _NEARLY * fits_rows and budget_rows >= _NEARLY * growth_factor * largest_rows:
-        reason += f", but no batch above {largest_rows:,.0f} was seen yet: at most {growth_factor:g} times that"
+        reason += f", but no batch is above {largest_rows:,.0f} yet: at most {growth_factor:g} times that"
     elif budget_rows < _NEARLY * fits_rows:
         reason += f"; reduced to {budget_rows:,.0f} for the backlog in flight"
     if read_rows > budget_rows / _NEARLY:

@@ -75,7 +75,7 @@ class BatchTimeState:
     deviation_variance: float = _FIRST_NOISE**2
     scatter_variance: float = _FIRST_NOISE**2
     has_dropped: bool = False
-    implausible_side: int = 0
+    was_too_long: bool = False
     overruns: tuple[float, ...] = ()
     told_read_costs_s: tuple[float, ...] = ()
 
@@ -94,8 +94,9 @@ class BatchTimeModel:
     So a neighbour on the machine, a slow recovery and code that warms up are one movement of the speed, followed within
     a batch or two, while what tells overhead from cost is kept. Batches of one size leave that open, and the covariance
     says so: overhead and cost are then uncertain each, and certain together. The scatter of a batch is a part of its
-    length, learned from how far off the predictions were. A single batch that is beyond three deviations counts for
-    three at the most; a second one on the same side shows that the speed has jumped.
+    length, learned from how far off the predictions were. A single batch that is longer than that by more than three
+    deviations counts for three at the most; a second one, or one that is shorter by so much, shows that the speed has
+    jumped.
 
     Until rows are dropped nothing tells what dropping saves: reading is then taken for a tenth of a row's cost, and
     believed to be anything between nothing and all of it.
@@ -291,17 +292,21 @@ class BatchTimeModel:
         unknown_s = self._filter.prediction_std(regressor)
         scatter = self._state.scatter_variance * level_s**2 + _CLOCK_S**2
         told_read_costs_s = self._told_read_costs_with(read_rows, kept_rows, duration_s, math.sqrt(scatter))
-        side, has_jumped = self._implausible_side(duration_s - predicted_s, scatter + unknown_s**2), False
-        if side and side == self._state.implausible_side:
-            self._filter.spread(self._sizes(regressor), abs(duration_s - predicted_s) / predicted_s)
-            side, has_jumped = 0, True
+        error_s = duration_s - predicted_s
+        plausible_s = _PLAUSIBLE * math.hypot(unknown_s, math.sqrt(scatter))
+        # The first ones can be anything.
+        is_implausible = self._state.batches >= _UNKNOWNS and abs(error_s) > plausible_s
+        # An accident makes a batch longer, never shorter: one that is too short is believed at once.
+        has_jumped = is_implausible and (error_s < 0.0 or self._state.was_too_long)
+        is_too_long = is_implausible and not has_jumped
         observed_s = duration_s
-        if side:
+        if has_jumped:
+            self._filter.spread(self._sizes(regressor), abs(error_s) / predicted_s)
+        elif is_too_long:
             # One that takes a little longer than can be may be a neighbour's doing, and is heeded as far as it can be.
             # One that takes several times as long is an accident: the longer, the less it counts. Were it a change, the
             # next batch will say so.
-            weight = min(1.0, predicted_s / abs(duration_s - predicted_s))
-            observed_s = predicted_s + side * weight * _PLAUSIBLE * math.hypot(unknown_s, math.sqrt(scatter))
+            observed_s = predicted_s + min(1.0, predicted_s / error_s) * plausible_s
         self._filter.update(regressor, observed_s, noise_variance=scatter, forgetting=1.0)
         self._filter.hold_above((0.0, _MIN_ROW_S, 0.0), ordered=(1, 2))
         if not has_dropped:
@@ -313,7 +318,7 @@ class BatchTimeModel:
             batches=self._state.batches + 1,
             told_read_costs_s=told_read_costs_s,
             has_dropped=has_dropped,
-            implausible_side=side,
+            was_too_long=is_too_long,
             # A jump is no scatter: batches around the new speed are as regular as those before.
             **({} if has_jumped else self._deviations_with((observed_s - predicted_s) / level_s, unknown_s / level_s)),
         )
@@ -360,12 +365,6 @@ class BatchTimeModel:
         self._filter.spread(self._filter.theta, self._drift.speed)
         for part, value in enumerate(sizes):
             self._filter.spread(_along(part, value), self._drift.cost)
-
-    def _implausible_side(self, error_s: float, variance: float) -> int:
-        """Whether a batch took longer (1) or shorter (-1) than can be; the first ones can be anything."""
-        if self._state.batches < _UNKNOWNS or error_s**2 <= _PLAUSIBLE**2 * variance:
-            return 0
-        return 1 if error_s > 0 else -1
 
     def _deviations_with(self, deviation: float, unknown: float) -> dict[str, float]:
         r"""How far batches are from what was predicted of them, and how much of that is their own, with one more.

@@ -10,8 +10,10 @@ differs is who pays. With :math:`c_i` the learned cost of a row and :math:`u_i` 
 - ``las``: the queue shedder of the load-aware shedding paper (:class:`~penstock.control.shedding.las.LoadAware`). A
   partition has all its rows at once, and a queue that began full would keep the first rows and drop the rest. So rows
   are taken to arrive evenly over the time that they may use, row :math:`i` of :math:`n` at :math:`(i / n) f \sum c`,
-  and a row goes when the estimated queue before it is longer than one hundredth of that time, or one mean row. Nothing
-  is drawn: rows go for their moment, and every kept row has the weight offered over kept.
+  and a row goes when the estimated queue before it is longer than one hundredth of that time, or one mean row. Their
+  order is that of their draws and not of the source: whether a row goes then depends on neither its cost nor its place,
+  and every kept row has the weight offered over kept. In the source's order the floor kept every twentieth row of a
+  topic that twenty regions write in turn: all of one region.
 
 Rows that are too old to be out in time go first: they stay with the keep floor, or an eighth of the ratio where that is
 more, and the strategy decides on all others.
@@ -167,7 +169,11 @@ def _by_queue(rows: Rows, sketch: CostSketch, keep_ratio: float, keep_floor: flo
     )
     shedder.learn(sketch.cells)
     arrival_s = np.linspace(0.0, budget_s, costs_s.size, endpoint=False)
-    return shedder.decide(Rows(rows.keys, arrival_s, rows.uniforms))
+    order = np.argsort(rows.uniforms, kind="stable")
+    decision = shedder.decide(Rows(rows.keys[order], arrival_s, rows.uniforms[order]))
+    keep = np.empty(costs_s.size, np.bool_)
+    keep[order] = decision.keep
+    return Decision(keep, decision.probability, drawn=False)
 
 
 def costs_of(keys: NDArray[np.uint64], sketch: CostSketch | None) -> NDArray[np.float64]:

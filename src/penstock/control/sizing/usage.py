@@ -36,7 +36,7 @@ _FIGURES: dict[Figure, Callable[[UsageSignal], float | None]] = {
     "processed_rows_per_s": lambda seen: seen.processed_rows_per_s,
     "backlog_rows": lambda seen: seen.backlog_rows,
 }
-_WHATEVER_COLLECTIONS = ("likely_resident_mb", "off_heap_mb", "python_rss_mb", "python_vm_mb")
+_WHATEVER_COLLECTIONS = ("likely_resident_mb", "memory_used_mb", "off_heap_mb", "python_rss_mb", "python_vm_mb")
 """What a window tells however long its collections took: memory is sized for the whole heap, which has its own limit,
 and near that limit the collections of a window are above it as often as not."""
 _OF_QUIET_WINDOWS = tuple(name for name in _FIGURES if name not in _WHATEVER_COLLECTIONS)
