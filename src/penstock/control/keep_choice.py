@@ -44,7 +44,7 @@ def choose_keep_ratio(
       (:func:`~penstock.control.lookahead.longest_saved_s`): where not even the floor can be done of what arrives, a
       batch that keeps everything is in time itself and makes all that follow late. And it is no longer than what the
       goal leaves to rows that have waited for longer than :math:`T` allows.
-    - *Where a batch of this size is less known than batches scatter*, because it is far larger than those before or
+    - *Where a batch that is cut is less known than batches scatter*, because it reads far more than those before or
       executors have just come, the model's own error is added to what it predicts, in every other batch at the most
       (``may_doubt``). What is dropped in one batch is little, what would be late for its sake is all that arrives
       meanwhile; but batches that are always cut never tell what whole ones would take.
@@ -61,7 +61,7 @@ def choose_keep_ratio(
     >>> load = PlannedLoad(7, 100.0, 40_000.0, 40_000.0, 20_000.0, 2.0, batch_s=2.0, tells_arrival=True)
     >>> choice = choose_keep_ratio(model, load, latency_s=5.0, keep_floor=0.05, late_ratio=0.02)
     >>> round(choice.ratio, 2), round(choice.late_after_s, 1), choice.late_rows
-    (0.35, 3.0, 0.0)
+    (0.33, 3.0, 0.0)
 
     Half of that fits, and stays whole though it is a little longer:
 
@@ -79,21 +79,15 @@ def choose_keep_ratio(
     fits = whole.predicted_s + doubt_s <= length_s
     if fits and length_s <= _LONGEST_PART * latency_s:
         return whole
-    if not fits and may_doubt and doubt_s > model.relative_deviation * whole.predicted_s:
-        return _surely_cut(model, load, goal, length_s)
-    kept_rows = model.costs.kept_rows_within(length_s, load.rows)
+    kept_rows = min(load.rows, model.costs.kept_rows_within(length_s, load.rows))
+    cut_doubt_s = model.uncertainty_s(load.rows, kept_rows)
+    if not fits and may_doubt and cut_doubt_s > model.relative_deviation * length_s:
+        sure_rows = model.costs.kept_rows_within(length_s - cut_doubt_s, load.rows)
+        return evolve(cut_to(model.costs, load, goal, length_s, kept_rows=sure_rows), is_doubtful=True)
     cut = cut_to(model.costs, load, goal, length_s, kept_rows=kept_rows)
     if whole.predicted_s > saved_s:
         return cut
     return better_of(model, evolve(load, batch_s=length_s), whole, cut, goal, longest_s=saved_s, may_try=may_doubt)
-
-
-def _surely_cut(model: BatchTimeModel, load: PlannedLoad, goal: RowGoal, length_s: float) -> KeepChoice:
-    """The cut with which the batch is no longer though the model is off by one of its errors."""
-    costs = model.costs
-    doubt_s = model.uncertainty_s(load.rows, min(load.rows, costs.kept_rows_within(length_s, load.rows)))
-    kept_rows = costs.kept_rows_within(length_s - doubt_s, load.rows)
-    return evolve(cut_to(costs, load, goal, length_s, kept_rows=kept_rows), is_doubtful=True)
 
 
 def held_to_rows(

@@ -94,8 +94,10 @@ class SourceLimits:
     def learn(self, signal: BatchSignal) -> None:
         """Learn arrivals, and rows in a unit, from a finished batch."""
         for source in signal.sources:
-            ratio = _blend(self._states[source.index].rows_per_unit, _rows_per_unit(source))
-            self._set(source.index, rows_per_unit=ratio)
+            # A source that is limited in rows has one of them in a unit, whatever it reports.
+            if self._query.sources[source.index].unit is not LimitUnit.ROWS:
+                ratio = _blend(self._states[source.index].rows_per_unit, _rows_per_unit(source))
+                self._set(source.index, rows_per_unit=ratio)
             self._learn_arrivals(source, signal.started_s)
 
     def learn_planned(self, planned: PlannedBatch) -> None:

@@ -77,7 +77,7 @@ class WantedLength:
         by itself: it is not filled with kept rows on top of that. So what reading costs lengthens batches only as far
         as it is proven; a first cut that met an accident used to have the next one made twice as long.
         """
-        read_load = arrival_rows_per_s * model.proven_read_cost_s
+        read_load = arrival_rows_per_s * model.least_read_cost_s
         return max(self.in_time_s(model), useful_length_s(self.goal_s, model.overhead_s, read_load))
 
     def _needed_s(self, model: BatchTimeModel, arrival_rows_per_s: float, keep_floor: float | None) -> float:

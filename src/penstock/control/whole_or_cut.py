@@ -26,8 +26,13 @@ _MOST_OVERHEAD_OF_GOAL = 1.0 / 3.0
 (:func:`~penstock.control.batch_length.useful_length_s`.) What counts there is rows in time, and to drop rows for time
 that is overhead in truth costs the most of them.
 """
-_BELIEVED_ERRORS = 1.5
-"""Errors of the model by which either way gets the benefit of the doubt: the truth is beyond in one of 15."""
+_BELIEVED_ERRORS = 1.0
+"""Errors of the model by which either way gets the benefit of the doubt: the truth is beyond in one of six."""
+_DOUBTED_ERRORS = 1.5
+"""Errors by which overhead may be more than it seems when it is asked whether it is much of the goal: one of 15.
+
+Asked more widely than what the doubt is worth, for to drop rows for overhead costs the most of them.
+"""
 
 
 def better_of(
@@ -89,9 +94,7 @@ def better_of(
 def _favouring_whole(model: BatchTimeModel, load: PlannedLoad, goal: RowGoal) -> tuple[BatchCosts, float]:
     """What batches are taken to cost, and how long a cut one is by that: with the benefit of the doubt for overhead."""
     doubted = model.costs_if(-_BELIEVED_ERRORS)
-    # Whether there is a doubt is asked more widely than what it is worth: cut batches, all of about one size, can be
-    # sure of costs that are three times the truth.
-    if model.costs_if(-2.0 * _BELIEVED_ERRORS).overhead_s <= _MOST_OVERHEAD_OF_GOAL * goal.latency_s:
+    if model.costs_if(-_DOUBTED_ERRORS).overhead_s <= _MOST_OVERHEAD_OF_GOAL * goal.latency_s:
         return model.costs, load.batch_s
     read_load = doubted.read_s * load.arrival_rows_per_s
     return doubted, max(load.in_time_s, useful_length_s(goal.latency_s, doubted.overhead_s, read_load))
@@ -104,14 +107,8 @@ def _favouring_cut_s(model: BatchTimeModel, load: PlannedLoad, goal: RowGoal) ->
 
 
 def _at_best_s(model: BatchTimeModel, read_rows: float, kept_rows: float) -> float:
-    """What a batch takes if the model is off by its errors; of one like those that were seen it is hardly off.
-
-    Or if reading costs no more than is proven: the one cut that told so may have met an accident, and while everything
-    stays no other would ever tell.
-    """
-    unproven_s = (model.read_cost_s - model.proven_read_cost_s) * (read_rows - kept_rows)
-    errors_s = _BELIEVED_ERRORS * model.uncertainty_s(read_rows, kept_rows)
-    return model.predict_s(read_rows, kept_rows) - max(unproven_s, errors_s)
+    """What a batch takes if the model is off by its errors; of one like those that were seen it is hardly off."""
+    return model.predict_s(read_rows, kept_rows) - _BELIEVED_ERRORS * model.uncertainty_s(read_rows, kept_rows)
 
 
 def _rows_at_best(model: BatchTimeModel, batch_s: float, read_rows: float) -> float:

@@ -8,18 +8,14 @@ from dataclasses import dataclass
 from penstock.estimate.batch_cost import TOLD_APART
 from penstock.estimate.batch_costs import BatchCosts
 from penstock.estimate.bisection import largest_that_holds
-from penstock.estimate.rls import RecursiveLeastSquares, RlsState
+from penstock.estimate.cost_hypotheses import CostHypotheses, HypothesesState
 from penstock.model.evolve import evolve
 
 _PRIOR_OVERHEAD_STD_S = 2.0
 _PRIOR_ROW_STD_S = 1e-2
 """Rows of a hundredth of a second each are the most expensive that a first guess allows for."""
-READ_PART, _READ_PART_STD = 0.1, 0.5
-"""What reading a dropped row costs, in parts of a kept one, until batches tell: little, but it may be all of it.
-
-Were a tenth all but certain, batches that drop rows and are no shorter for it would pass for a machine that has become
-slower; rows would seem dearer, and ever more of them would be dropped for nothing.
-"""
+READ_PART = 0.1
+"""What reading a dropped row is taken to cost where nobody has learned it, in parts of a kept one."""
 _FIRST_NOISE = 0.10
 _MIN_NOISE, _MAX_NOISE = 0.03, 0.5
 _NOISE_BATCHES = 10.0
@@ -30,11 +26,6 @@ _PLAUSIBLE = 3.0
 """Deviations, of scatter and of what is not known together, beyond which a batch time is cut: one of 400 by chance."""
 _MIN_ROW_S = 1e-9
 """No row costs less than a nanosecond: a cost of nothing would mean that any size fits."""
-_SMALL_PART = 0.1
-"""A part that seems to be less than this of a batch moves as if it were: what is nothing today may be something soon.
-
-Parts that move in proportion to themselves would stay nothing for ever.
-"""
 _UNKNOWNS = 3
 BATCHES_TO_KNOW = 2 * _UNKNOWNS
 """Overhead, read cost and work cost are three unknowns; twice as many batches tell them from noise."""
@@ -42,10 +33,8 @@ _REMEMBERED_BATCHES = 32
 """Batches of which it is remembered how far off they were: one of so many, late, is as much as may be late at all."""
 _FEWEST_OVERRUNS = 8
 """Of fewer batches a single one that took too long would be more than an eighth."""
-_CUTS_THAT_PROVE = 2
-"""Batches that dropped rows and were long for it before reading is believed to be what makes batches long: an accident
-in three batches of a hundred makes both long in one pair of a thousand."""
 _RECALLED_BATCHES = 4
+_LEAST_RECALLED_S = 0.01
 _RESCALED_DOUBT = 0.5
 
 
@@ -66,18 +55,14 @@ class BatchTimeState:
     """Snapshot of a :class:`BatchTimeModel`.
 
     ``deviation_variance`` is of batches from what was predicted, ``scatter_variance`` of batches themselves, both as
-    parts of a batch. ``overruns`` are the newest batches over what was predicted of them. ``told_read_costs_s`` is what
-    reading would cost by each of the newest batches that dropped rows, were all else as it was believed then.
+    parts of a batch. ``overruns`` are the newest batches over what was predicted of them.
     """
 
-    filter: RlsState
+    costs: HypothesesState
     batches: int = 0
     deviation_variance: float = _FIRST_NOISE**2
     scatter_variance: float = _FIRST_NOISE**2
-    has_dropped: bool = False
-    was_too_long: bool = False
     overruns: tuple[float, ...] = ()
-    told_read_costs_s: tuple[float, ...] = ()
 
 
 class BatchTimeModel:
@@ -86,20 +71,14 @@ class BatchTimeModel:
     .. math:: d = o + t\,k + a\,(n - k)
 
     for :math:`n` rows read of which :math:`k` are kept: reading a row costs :math:`a`, and keeping it :math:`c = t - a`
-    more. The three parts are the state of a Kalman filter. From batch to batch they move together, because the machine
-    gets slower or faster, and a little each by itself:
+    more. Every division of the time between the three is a hypothesis with a speed of the machine and a weight of its
+    own (:class:`~penstock.estimate.cost_hypotheses.CostHypotheses`). So a neighbour on the machine, a slow recovery and
+    code that warms up are one movement of the speed, followed within a batch or two, while what tells overhead from
+    cost is kept. Batches of one size leave that open: overhead and cost are then uncertain each, and certain together.
 
-    .. math:: P \leftarrow P + q_s^2\,\theta \theta^T + q_c^2\,\mathrm{diag}(\theta^2)
-
-    So a neighbour on the machine, a slow recovery and code that warms up are one movement of the speed, followed within
-    a batch or two, while what tells overhead from cost is kept. Batches of one size leave that open, and the covariance
-    says so: overhead and cost are then uncertain each, and certain together. The scatter of a batch is a part of its
-    length, learned from how far off the predictions were. A single batch that is longer than that by more than three
-    deviations counts for three at the most; a second one, or one that is shorter by so much, shows that the speed has
-    jumped.
-
-    Until rows are dropped nothing tells what dropping saves: reading is then taken for a tenth of a row's cost, and
-    believed to be anything between nothing and all of it.
+    The scatter of a batch is a part of its length, learned from how far off the predictions were. A single batch that
+    is longer than that by more than three deviations counts for three at the most; a second one, or one that is shorter
+    by so much, shows that the speed has jumped.
 
     Parameters
     ----------
@@ -107,10 +86,6 @@ class BatchTimeModel:
         How much the truth moves between batches.
     state
         Snapshot to go on from.
-
-    References
-    ----------
-    Kalman, "A new approach to linear filtering and prediction problems", 1960.
 
     Examples
     --------
@@ -125,12 +100,8 @@ class BatchTimeModel:
 
     def __init__(self, drift: Drift | None = None, state: BatchTimeState | None = None) -> None:
         self._drift = drift or Drift()
-        self._filter = RecursiveLeastSquares(
-            prior=(0.0, 0.0, 0.0),
-            prior_variance=(_PRIOR_OVERHEAD_STD_S**2, _PRIOR_ROW_STD_S**2, (_READ_PART_STD * _PRIOR_ROW_STD_S) ** 2),
-            state=state.filter if state else None,
-        )
-        self._state = state or BatchTimeState(self._filter.snapshot())
+        self._hypotheses = CostHypotheses(state.costs if state else None)
+        self._state = state or BatchTimeState(self._hypotheses.snapshot())
 
     @classmethod
     def recalled(cls, *, overhead_s: float, read_cost_s: float, work_cost_s: float, doubt: float) -> BatchTimeState:
@@ -140,21 +111,15 @@ class BatchTimeModel:
         --------
         >>> state = BatchTimeModel.recalled(overhead_s=0.2, read_cost_s=1e-6, work_cost_s=9e-6, doubt=0.25)
         >>> model = BatchTimeModel(state=state)
-        >>> round(model.predict_s(100_000, 100_000), 2), model.is_certain(100_000, 1.0, within=0.15)
+        >>> round(model.predict_s(100_000, 100_000), 1), model.is_certain(100_000, 1.0, within=0.15)
         (1.2, False)
         >>> for _ in range(3):
         ...     model.update(100_000, 100_000, 1.2)
         >>> model.is_certain(100_000, 1.0, within=0.15)
         True
         """
-        row_s = read_cost_s + work_cost_s
-        theta = (overhead_s, row_s, read_cost_s)
-        floors = (0.01, 0.02 * row_s, 0.02 * row_s)
-        variance = tuple((doubt * max(value, floor)) ** 2 for value, floor in zip(theta, floors, strict=True))
-        known = RecursiveLeastSquares(prior=theta, prior_variance=variance)
-        # What reading costs was learned then: it must be neither assumed nor proven anew.
-        told_s = (read_cost_s,) * _CUTS_THAT_PROVE
-        return BatchTimeState(known.snapshot(), _RECALLED_BATCHES, has_dropped=True, told_read_costs_s=told_s)
+        costs = max(overhead_s, _LEAST_RECALLED_S), max(read_cost_s + work_cost_s, _MIN_ROW_S), read_cost_s
+        return BatchTimeState(CostHypotheses.recalled(costs, doubt=doubt), _RECALLED_BATCHES)
 
     @property
     def batches(self) -> int:
@@ -183,39 +148,36 @@ class BatchTimeModel:
     @property
     def overhead_s(self) -> float:
         """Seconds that a batch takes whatever its size."""
-        return self._filter.theta[0]
+        return self._mean[0]
 
     @property
     def row_error_s(self) -> float:
         """How far off the cost of a kept row may be."""
-        return self._filter.standard_errors()[1]
+        return self.uncertainty_s(1.0, 1.0, of_overhead=False)
 
     @property
-    def proven_read_cost_s(self) -> float:
-        """What reading a row costs at least: what each of the last cuts has told, or a tenth of a row until then.
+    def least_read_cost_s(self) -> float:
+        """What reading a row costs if it is one error less than is believed.
 
         A batch that takes longer than expected passes for a cost of reading while little is known of that. One may have
         met an accident, or a machine that had just become slower; two of them hardly have.
         """
-        told_s = self._state.told_read_costs_s
-        if len(told_s) < _CUTS_THAT_PROVE:
-            return min(self.read_cost_s, READ_PART * self._filter.theta[1])
-        return min(self.read_cost_s, *told_s)
+        return 0.0 if self._hypotheses.is_blank else self._hypotheses.tail(2, -1.0)[2]
 
     @property
     def is_told_apart(self) -> bool:
         """Whether it is known what a row costs beside what a batch does: batches of one size do not tell."""
-        return self.row_error_s <= TOLD_APART * self._filter.theta[1]
+        return self.row_error_s <= TOLD_APART * self._mean[1]
 
     @property
     def read_cost_s(self) -> float:
         """Seconds that each row read adds, kept or not."""
-        return min(self._filter.theta[2], self._filter.theta[1])
+        return self._mean[2]
 
     @property
     def work_cost_s(self) -> float:
         """Seconds that each kept row adds to that; never nothing, or a batch of any size would fit."""
-        return max(self._filter.theta[1] - self._filter.theta[2], _MIN_ROW_S)
+        return max(self._mean[1] - self._mean[2], _MIN_ROW_S)
 
     def cost_per_kept_row_s(self, ratio: float) -> float:
         """Seconds that each kept row adds, with the reading of those that are dropped for it."""
@@ -225,9 +187,15 @@ class BatchTimeModel:
         """Expected duration of a batch."""
         return self.overhead_s + self.read_cost_s * read_rows + self.work_cost_s * kept_rows
 
-    def uncertainty_s(self, read_rows: float, kept_rows: float) -> float:
+    def uncertainty_s(self, read_rows: float, kept_rows: float, *, of_overhead: bool = True) -> float:
         """How far off that may be because costs are not known better, scatter not counted."""
-        return self._filter.prediction_std(_regressor(read_rows, kept_rows))
+        fixed, dropped_rows = float(of_overhead), read_rows - kept_rows
+        if self._hypotheses.is_blank:
+            return math.hypot(fixed * _PRIOR_OVERHEAD_STD_S, kept_rows * _PRIOR_ROW_STD_S)
+        (o_o, o_t, o_a), (_, t_t, t_a), (_, _, a_a) = self._hypotheses.covariance
+        variance = fixed * (o_o + 2.0 * (o_t * kept_rows + o_a * dropped_rows))
+        variance += t_t * kept_rows**2 + 2.0 * t_a * kept_rows * dropped_rows + a_a * dropped_rows**2
+        return math.sqrt(max(0.0, variance))
 
     @property
     def costs(self) -> BatchCosts:
@@ -249,11 +217,11 @@ class BatchTimeModel:
         >>> less.overhead_s > model.overhead_s, round(less.predict_s(10_000, 10_000), 2)
         (True, 1.0)
         """
-        row_s = max(_MIN_ROW_S, self._filter.theta[1] + errors * self.row_error_s)
-        overhead_s, _, read_s = self._filter.given(1, row_s)
-        overhead_s = max(self.overhead_s if errors < 0.0 else 0.0, overhead_s)
-        read_s = min(row_s - _MIN_ROW_S, max(0.0, min(self.read_cost_s, read_s)))
-        return BatchCosts(overhead_s, read_s, row_s - read_s)
+        if self._hypotheses.is_blank:
+            return self.costs
+        overhead_s, row_s, read_s = self._hypotheses.tail(1, errors)
+        read_s = min(read_s, self.read_cost_s)
+        return BatchCosts(overhead_s, read_s, max(row_s - read_s, _MIN_ROW_S))
 
     def kept_rows_within(self, duration_s: float, ratio: float) -> float:
         """Kept rows of a batch that takes so long at a ratio; 0 where the overhead alone takes longer."""
@@ -283,44 +251,20 @@ class BatchTimeModel:
         """Learn from a finished batch; batches without rows tell nothing of the cost of rows."""
         if kept_rows <= 0 or duration_s <= 0:
             return
-        regressor = _regressor(read_rows, kept_rows)
-        has_dropped = self._state.has_dropped or kept_rows < read_rows
-        if self._state.batches:
-            self._move(self._sizes(regressor))
-        predicted_s = self.predict_s(read_rows, kept_rows)
-        level_s = predicted_s if self._state.batches else duration_s
-        unknown_s = self._filter.prediction_std(regressor)
-        scatter = self._state.scatter_variance * level_s**2 + _CLOCK_S**2
-        told_read_costs_s = self._told_read_costs_with(read_rows, kept_rows, duration_s, math.sqrt(scatter))
-        error_s = duration_s - predicted_s
-        plausible_s = _PLAUSIBLE * math.hypot(unknown_s, math.sqrt(scatter))
-        # The first ones can be anything.
-        is_implausible = self._state.batches >= _UNKNOWNS and abs(error_s) > plausible_s
-        # An accident makes a batch longer, never shorter: one that is too short is believed at once.
-        has_jumped = is_implausible and (error_s < 0.0 or self._state.was_too_long)
-        is_too_long = is_implausible and not has_jumped
-        observed_s = duration_s
-        if has_jumped:
-            self._filter.spread(self._sizes(regressor), abs(error_s) / predicted_s)
-        elif is_too_long:
-            # One that takes a little longer than can be may be a neighbour's doing, and is heeded as far as it can be.
-            # One that takes several times as long is an accident: the longer, the less it counts. Were it a change, the
-            # next batch will say so.
-            observed_s = predicted_s + min(1.0, predicted_s / error_s) * plausible_s
-        self._filter.update(regressor, observed_s, noise_variance=scatter, forgetting=1.0)
-        self._filter.hold_above((0.0, _MIN_ROW_S, 0.0), ordered=(1, 2))
-        if not has_dropped:
-            self._assume_read_part()
+        scatter = self._state.scatter_variance + (_CLOCK_S / duration_s) ** 2
+        if self._hypotheses.is_blank:
+            self._hypotheses.observe(read_rows, kept_rows, duration_s, noise_variance=scatter)
+            self._state = evolve(self._state, costs=self._hypotheses.snapshot(), batches=1)
+            return
+        self._hypotheses.move(self._drift.speed, self._drift.cost)
+        error, unknown = self._hypotheses.surprise(read_rows, kept_rows, duration_s)
+        usual = self._hypotheses.observe(read_rows, kept_rows, duration_s, noise_variance=scatter)
         self._state = evolve(
             self._state,
-            filter=self._filter.snapshot(),
-            overruns=self._overruns_with(duration_s / max(predicted_s, _CLOCK_S), unknown_s / level_s),
+            costs=self._hypotheses.snapshot(),
+            overruns=self._overruns_with(math.exp(error), math.sqrt(unknown)),
             batches=self._state.batches + 1,
-            told_read_costs_s=told_read_costs_s,
-            has_dropped=has_dropped,
-            was_too_long=is_too_long,
-            # A jump is no scatter: batches around the new speed are as regular as those before.
-            **({} if has_jumped else self._deviations_with((observed_s - predicted_s) / level_s, unknown_s / level_s)),
+            **self._deviations_with(error, unknown, usual),
         )
 
     def rescale(self, factor: float) -> None:
@@ -340,33 +284,23 @@ class BatchTimeModel:
         """
         if not self._state.batches:
             return
-        overhead_s, *costs_s = self._filter.theta
-        self._filter.scale((1.0, max(1.0, factor), max(1.0, factor)))
-        self._filter.place((overhead_s, *(factor * cost_s for cost_s in costs_s)))
-        for part, cost_s in enumerate(costs_s, start=1):
-            self._filter.spread(_along(part, abs(1.0 - factor) * cost_s), _RESCALED_DOUBT)
-        told_s = tuple(factor * cost_s for cost_s in self._state.told_read_costs_s)
-        self._state = evolve(self._state, filter=self._filter.snapshot(), told_read_costs_s=told_s)
+        self._hypotheses.rescale_rows(factor, doubt=_RESCALED_DOUBT * abs(math.log(factor)))
+        self._state = evolve(self._state, costs=self._hypotheses.snapshot())
 
     def snapshot(self) -> BatchTimeState:
         """The whole state, to build an equal model from."""
         return self._state
 
-    def _sizes(self, regressor: tuple[float, ...]) -> tuple[float, ...]:
-        """The parts as they move: none that a batch of this size tells of as if it were nothing."""
-        theta = self._filter.theta
-        level_s = _SMALL_PART * sum(value * rows for value, rows in zip(theta, regressor, strict=True))
-        return tuple(
-            max(value, level_s / rows) if rows > 0 else value for value, rows in zip(theta, regressor, strict=True)
-        )
+    @property
+    def _mean(self) -> tuple[float, float, float]:
+        """Costs on average: logarithms that scatter evenly are batches of which the long ones count for more."""
+        if self._hypotheses.is_blank:
+            return 0.0, 0.0, 0.0
+        more = math.exp(self._state.scatter_variance / 2.0)
+        overhead_s, row_s, read_s = self._hypotheses.mean
+        return more * overhead_s, more * row_s, more * read_s
 
-    def _move(self, sizes: tuple[float, ...]) -> None:
-        """Let the truth have moved since the last batch."""
-        self._filter.spread(self._filter.theta, self._drift.speed)
-        for part, value in enumerate(sizes):
-            self._filter.spread(_along(part, value), self._drift.cost)
-
-    def _deviations_with(self, deviation: float, unknown: float) -> dict[str, float]:
+    def _deviations_with(self, deviation: float, unknown: float, usual: float) -> dict[str, float]:
         r"""How far batches are from what was predicted of them, and how much of that is their own, with one more.
 
         A deviation is scatter and what was not known of costs, on average :math:`\delta^2 = \sigma^2 + u^2`. So a batch
@@ -374,12 +308,10 @@ class BatchTimeModel:
         :math:`(\sigma^2 / (\sigma^2 + u^2))^2`, one over the variance of that. Were what is not known taken off the
         deviations of all batches instead, the batch of which least is known would be believed most.
         """
-        if not self._state.batches:
-            return {}
         deviations, scatter = self._state.deviation_variance, self._state.scatter_variance
-        weight = (scatter / (scatter + unknown**2)) ** 2
-        deviations += (deviation**2 - deviations) / _NOISE_BATCHES
-        scatter += weight * (deviation**2 - unknown**2 - scatter) / _NOISE_BATCHES
+        weight = (scatter / (scatter + unknown)) ** 2
+        deviations += usual * (deviation**2 - deviations) / _NOISE_BATCHES
+        scatter += usual * weight * (deviation**2 - unknown - scatter) / _NOISE_BATCHES
         return {"deviation_variance": _bounded(deviations), "scatter_variance": _bounded(scatter)}
 
     def _overruns_with(self, overrun: float, unknown: float) -> tuple[float, ...]:
@@ -388,32 +320,6 @@ class BatchTimeModel:
             return self._state.overruns
         return (*self._state.overruns, overrun)[-_REMEMBERED_BATCHES:]
 
-    def _told_read_costs_with(
-        self, read_rows: int, kept_rows: int, duration_s: float, scatter_s: float
-    ) -> tuple[float, ...]:
-        """What each of the newest cuts tells of reading, with one more if it dropped enough to tell."""
-        dropped_rows, row_s = read_rows - kept_rows, self._filter.theta[1]
-        if not self._state.batches or dropped_rows * row_s <= _PLAUSIBLE * scatter_s:
-            return self._state.told_read_costs_s
-        read_s = (duration_s - self.overhead_s - row_s * kept_rows) / dropped_rows
-        return (*self._state.told_read_costs_s, min(max(read_s, 0.0), row_s))[-_CUTS_THAT_PROVE:]
-
-    def _assume_read_part(self) -> None:
-        """Nothing tells reading from keeping yet: noise must not drift into a guess that is believed."""
-        overhead_s, row_s, _ = self._filter.theta
-        self._filter.place((overhead_s, row_s, READ_PART * row_s))
-        # A part of a cost that is not known itself is known no better. By the estimate alone, rows that seem to cost
-        # nothing after a lucky batch would have reading cost nothing for sure, and no cut would ever tell otherwise.
-        self._filter.reset_part(2, _READ_PART_STD * math.hypot(row_s, self.row_error_s))
-
 
 def _bounded(variance: float) -> float:
     return min(max(variance, _MIN_NOISE**2), _MAX_NOISE**2)
-
-
-def _along(part: int, value: float) -> tuple[float, ...]:
-    return tuple(value if index == part else 0.0 for index in range(_UNKNOWNS))
-
-
-def _regressor(read_rows: float, kept_rows: float) -> tuple[float, float, float]:
-    return 1.0, float(kept_rows), float(read_rows - kept_rows)

@@ -96,60 +96,13 @@ class RecursiveLeastSquares:
         """How far off the prediction for a regressor may be, from what is not yet known of the estimate."""
         return math.sqrt(max(0.0, _dot(regressor, [_dot(row, regressor) for row in self._covariance])))
 
-    def standard_errors(self) -> tuple[float, ...]:
-        """How far off each part of the estimate may be."""
-        return tuple(math.sqrt(max(row[i], 0.0)) for i, row in enumerate(self._covariance))
-
-    def given(self, part: int, value: float) -> tuple[float, ...]:
-        r"""The estimate if one part were known to have a value: :math:`\theta + P_i / P_{ii}\,(v - \theta_i)`.
-
-        Examples
-        --------
-        Of two parts whose sum is known to be 3, one is 1 if the other is 2:
-
-        >>> line = RecursiveLeastSquares(prior=(0.0, 0.0), prior_variance=(1.0, 1.0))
-        >>> line.update((1.0, 1.0), 3.0, noise_variance=1e-9, forgetting=1.0)
-        >>> [round(value, 2) for value in line.given(1, 2.0)]
-        [1.0, 2.0]
-        """
-        row = self._covariance[part]
-        if row[part] <= 0.0:
-            return self._theta
-        moved = (value - self._theta[part]) / row[part]
-        return tuple(known + shared * moved for known, shared in zip(self._theta, row, strict=True))
-
-    def spread(self, direction: tuple[float, ...], deviations: float) -> None:
-        """Let the truth have moved along a direction by so many times its length, one way or the other."""
-        size = range(len(direction))
-        moved = deviations * deviations
-        self._covariance = self._bounded(
-            [[self._covariance[i][j] + moved * direction[i] * direction[j] for j in size] for i in size]
-        )
-
-    def reset_part(self, part: int, standard_error: float) -> None:
-        """Know of one part nothing but that, whatever it had in common with others."""
-        for index in range(len(self._theta)):
-            self._covariance[part][index] = self._covariance[index][part] = 0.0
-        self._covariance[part][part] = standard_error**2
-
-    def place(self, theta: tuple[float, ...]) -> None:
-        """Put the estimate elsewhere, where observations do not tell it from what it was."""
-        self._theta = theta
-
-    def scale(self, factors: tuple[float, ...]) -> None:
-        """Multiply each part of the estimate by a factor that is known from elsewhere; it is as certain as before."""
-        size = range(len(factors))
-        self._theta = tuple(value * factor for value, factor in zip(self._theta, factors, strict=True))
-        self._covariance = [[self._covariance[i][j] * factors[i] * factors[j] for j in size] for i in size]
-
-    def hold_above(self, bounds: tuple[float, ...], *, ordered: tuple[int, int] | None = None) -> None:
+    def hold_above(self, bounds: tuple[float, ...]) -> None:
         r"""Move the estimate to where no part is below its bound, at the least cost to what is known of it.
 
         The bound that is farthest away, in standard errors, is met exactly, and all parts follow by what they have in
         common with it: for a bound :math:`g^T \theta \ge b`,
         :math:`\theta \leftarrow \theta + P g\,(b - g^T \theta) / (g^T P g)`. What many observations agree on stays as
-        it was. To cut each part off by itself would change all predictions. ``ordered`` names two parts of which the
-        first is never less than the second.
+        it was. To cut each part off by itself would change all predictions.
 
         Examples
         --------
@@ -159,25 +112,19 @@ class RecursiveLeastSquares:
         >>> line.update((1.0, 1.0), 3.0, noise_variance=1e-9, forgetting=1.0)
         >>> [round(value, 2) for value in line.theta]
         [-0.25, 3.25]
-        >>> line.hold_above((0.0, 0.0), ordered=(0, 1))
+        >>> line.hold_above((0.0, 0.0))
         >>> [round(value, 2) for value in line.theta]
-        [1.5, 1.5]
+        [0.0, 3.0]
         >>> line.hold_above((2.0, 0.0))
         >>> [round(value, 2) for value in line.theta]
         [2.0, 1.0]
         """
         size = range(len(bounds))
         limits = [(tuple(float(i == part) for i in size), bound) for part, bound in enumerate(bounds)]
-        if ordered is not None:
-            first, second = ordered
-            limits.append((tuple(float(i == first) - float(i == second) for i in size), 0.0))
         if all(_dot(direction, self._theta) >= bound for direction, bound in limits):
             return
         theta = self._held(limits)
-        theta = [max(theta[i], bounds[i]) for i in size]
-        if ordered is not None:
-            theta[first] = max(theta[first], theta[second])
-        self._theta = tuple(theta)
+        self._theta = tuple(max(theta[i], bounds[i]) for i in size)
 
     def _held(self, limits: list[tuple[tuple[float, ...], float]]) -> list[float]:
         """The estimate with one bound after the other met, the farthest first; one that is met stays so."""
