@@ -20,10 +20,8 @@ _FIRST_NOISE = 0.10
 _MIN_NOISE, _MAX_NOISE = 0.03, 0.5
 _NOISE_BATCHES = 10.0
 """Batches over which deviations are averaged."""
-_CLOCK_S = 0.02
-"""Scatter of a batch that has nothing to do with its size: the grain of Spark's own steps."""
-_PLAUSIBLE = 3.0
-"""Deviations, of scatter and of what is not known together, beyond which a batch time is cut: one of 400 by chance."""
+_HEEDED = 3.0
+"""Deviations, of scatter and of what is not known, that count of a batch: more is an accident or a jump, one of 400."""
 _MIN_ROW_S = 1e-9
 """No row costs less than a nanosecond: a cost of nothing would mean that any size fits."""
 _UNKNOWNS = 3
@@ -54,14 +52,13 @@ class Drift:
 class BatchTimeState:
     """Snapshot of a :class:`BatchTimeModel`.
 
-    ``deviation_variance`` is of batches from what was predicted, ``scatter_variance`` of batches themselves, both as
-    parts of a batch. ``overruns`` are the newest batches over what was predicted of them.
+    ``deviation_variance`` is of batches from what was predicted, as parts of a batch. ``overruns`` are the newest
+    batches over what was predicted of them.
     """
 
     costs: HypothesesState
     batches: int = 0
     deviation_variance: float = _FIRST_NOISE**2
-    scatter_variance: float = _FIRST_NOISE**2
     overruns: tuple[float, ...] = ()
 
 
@@ -76,9 +73,8 @@ class BatchTimeModel:
     code that warms up are one movement of the speed, followed within a batch or two, while what tells overhead from
     cost is kept. Batches of one size leave that open: overhead and cost are then uncertain each, and certain together.
 
-    The scatter of a batch is a part of its length, learned from how far off the predictions were. A single batch that
-    is longer than that by more than three deviations counts for three at the most; a second one, or one that is shorter
-    by so much, shows that the speed has jumped.
+    How much batches scatter, as a part of their length, is one of the things that a hypothesis says. A batch that is
+    far too long is an accident or a machine that has become slower, and the next one tells which.
 
     Parameters
     ----------
@@ -129,7 +125,7 @@ class BatchTimeModel:
     @property
     def relative_noise(self) -> float:
         """Standard deviation of batches of one size, as a part of their length."""
-        return math.sqrt(self._state.scatter_variance)
+        return self._hypotheses.scatter
 
     @property
     def relative_deviation(self) -> float:
@@ -251,20 +247,19 @@ class BatchTimeModel:
         """Learn from a finished batch; batches without rows tell nothing of the cost of rows."""
         if kept_rows <= 0 or duration_s <= 0:
             return
-        scatter = self._state.scatter_variance + (_CLOCK_S / duration_s) ** 2
         if self._hypotheses.is_blank:
-            self._hypotheses.observe(read_rows, kept_rows, duration_s, noise_variance=scatter)
+            self._hypotheses.observe(read_rows, kept_rows, duration_s)
             self._state = evolve(self._state, costs=self._hypotheses.snapshot(), batches=1)
             return
         self._hypotheses.move(self._drift.speed, self._drift.cost)
         error, unknown = self._hypotheses.surprise(read_rows, kept_rows, duration_s)
-        usual = self._hypotheses.observe(read_rows, kept_rows, duration_s, noise_variance=scatter)
+        self._hypotheses.observe(read_rows, kept_rows, duration_s)
         self._state = evolve(
             self._state,
             costs=self._hypotheses.snapshot(),
             overruns=self._overruns_with(math.exp(error), math.sqrt(unknown)),
             batches=self._state.batches + 1,
-            **self._deviations_with(error, unknown, usual),
+            deviation_variance=self._deviations_with(error, unknown),
         )
 
     def rescale(self, factor: float) -> None:
@@ -296,23 +291,15 @@ class BatchTimeModel:
         """Costs on average: logarithms that scatter evenly are batches of which the long ones count for more."""
         if self._hypotheses.is_blank:
             return 0.0, 0.0, 0.0
-        more = math.exp(self._state.scatter_variance / 2.0)
+        more = math.exp(self.relative_noise**2 / 2.0)
         overhead_s, row_s, read_s = self._hypotheses.mean
         return more * overhead_s, more * row_s, more * read_s
 
-    def _deviations_with(self, deviation: float, unknown: float, usual: float) -> dict[str, float]:
-        r"""How far batches are from what was predicted of them, and how much of that is their own, with one more.
-
-        A deviation is scatter and what was not known of costs, on average :math:`\delta^2 = \sigma^2 + u^2`. So a batch
-        tells :math:`\delta^2 - u^2` of the scatter, and the less the more of it was not known: its weight is
-        :math:`(\sigma^2 / (\sigma^2 + u^2))^2`, one over the variance of that. Were what is not known taken off the
-        deviations of all batches instead, the batch of which least is known would be believed most.
-        """
-        deviations, scatter = self._state.deviation_variance, self._state.scatter_variance
-        weight = (scatter / (scatter + unknown)) ** 2
-        deviations += usual * (deviation**2 - deviations) / _NOISE_BATCHES
-        scatter += usual * weight * (deviation**2 - unknown - scatter) / _NOISE_BATCHES
-        return {"deviation_variance": _bounded(deviations), "scatter_variance": _bounded(scatter)}
+    def _deviations_with(self, deviation: float, unknown: float) -> float:
+        """How far batches are from what was predicted of them, with one more."""
+        deviations = self._state.deviation_variance
+        heeded = min(deviation**2, _HEEDED**2 * (self._hypotheses.scatter**2 + unknown))
+        return _bounded(deviations + (heeded - deviations) / _NOISE_BATCHES)
 
     def _overruns_with(self, overrun: float, unknown: float) -> tuple[float, ...]:
         """How many times as long as predicted the newest batches took, with one more if its size was known."""

@@ -19,7 +19,10 @@ _ROW_DECADES = (-10, 2)
 """A kept row costs between a ten-thousand-millionth and a hundred times what a batch costs whatever its size."""
 _PER_DECADE = 8
 """Neighbours differ by a third: at the sizes that are seen they are told apart by less than batches scatter."""
-_READ_PARTS = 12
+_READ_PARTS = 10
+_SCATTERS = (0.04, 0.08, 0.16, 0.32)
+"""Standard deviations of batches from each other that can be, as parts of their length: of a quiet engine to one of
+which every third batch is off by a third."""
 _ONLY_READ = 0.05
 """One query in twenty does next to nothing but read: there, dropping rows saves nothing."""
 _ACCIDENT_RATIO, _ACCIDENT = 0.025, math.log(3.0)
@@ -31,6 +34,8 @@ _ANEW = 1e-5
 
 With a thousandth, batches of one size, which rule nothing out, would have all that is known forgotten within minutes.
 """
+_CLOCK_S = 0.02
+"""Scatter of a batch that has nothing to do with its size: the grain of Spark's own steps."""
 _WIDEST_STEP = 0.25
 """The most that moves to either neighbour at once, so that what moves farther spreads like a bell."""
 _TINY = 1e-300
@@ -71,9 +76,9 @@ class CostHypotheses:
 
     with :math:`e^s` the overhead on the machine as fast as it is now, :math:`x` what a kept row costs in parts of that,
     and :math:`\alpha` what reading one is of it. The speed :math:`s` moves from batch to batch, by :math:`q`;
-    :math:`x` and :math:`\alpha` hardly do. Each pair of these is a hypothesis. Given one, :math:`s` is all that is left
-    to learn, and a Kalman filter of one number learns it. It has three explanations for the error :math:`r` of each
-    batch, with a variance :math:`S_i` of it by each:
+    :math:`x` and :math:`\alpha` hardly do, and neither does the scatter :math:`\sigma`. Each triple of these is a
+    hypothesis. Given one, :math:`s` is all that is left to learn, and a Kalman filter of one number learns it. It has
+    three explanations for the error :math:`r` of each batch, with a variance :math:`S_i` of it by each:
 
     - *nothing happened*: :math:`S = v + q^2 + \sigma^2`;
     - *the machine is another one* from now on: the speed has jumped, :math:`S = v + q^2 + J^2 + \sigma^2`;
@@ -91,7 +96,8 @@ class CostHypotheses:
     Costs are never negative, a kept row never costs less than one that is dropped, and batches of one size leave all
     divisions as likely as they were, however long they go on: each explains them by its own speed. One linear filter
     of the three costs cannot say that. It moves the speed along the costs that it believes in, and so becomes sure of
-    them, right or wrong.
+    them, right or wrong. And who learns the scatter by itself, from batches that were as expected, takes a large one
+    for a machine that jumps all the time, and follows each batch.
 
     Until rows are dropped nothing tells :math:`\alpha`; it is most likely to be small then, a fifth on average.
 
@@ -107,8 +113,8 @@ class CostHypotheses:
 
     >>> one, two = CostHypotheses(), CostHypotheses()
     >>> for rows in (10_000, 40_000) * 4:
-    ...     _ = one.observe(20_000, 20_000, 0.6, noise_variance=0.01)
-    ...     _ = two.observe(rows, rows, 0.2 + rows * 20e-6, noise_variance=0.01)
+    ...     _ = one.observe(20_000, 20_000, 0.6)
+    ...     _ = two.observe(rows, rows, 0.2 + rows * 20e-6)
     >>> [round(hypotheses.mean[0], 2) for hypotheses in (one, two)]
     [0.29, 0.2]
     >>> low, high = (one.tail(1, errors) for errors in (-1.0, 1.0))
@@ -132,7 +138,7 @@ class CostHypotheses:
         return HypothesesState(
             blank.log_row_parts,
             _normalised(np.outer(likely, part_likely) + _ANEW * blank.weights / blank.weights.size),
-            np.repeat(log_overheads[:, None], _READ_PARTS, axis=1),
+            np.repeat(log_overheads[:, None], blank.weights.shape[1], axis=1),
             np.full(blank.weights.shape, doubt**2),
             batches=1,
         )
@@ -193,18 +199,24 @@ class CostHypotheses:
         mean = float(np.vdot(weights, errors))
         return mean, float(np.vdot(weights, (errors - mean) ** 2 + self._state.variances))
 
-    def observe(self, read_rows: float, kept_rows: float, duration_s: float, *, noise_variance: float) -> float:
-        """Learn from a batch whose logarithm scatters so much; gives how likely it was one like any other."""
+    @cached_property
+    def scatter(self) -> float:
+        """How much batches scatter, as a part of their length."""
+        return float(np.exp(np.vdot(self._state.weights.sum(axis=0), np.log(_scatters()))))
+
+    def observe(self, read_rows: float, kept_rows: float, duration_s: float) -> None:
+        """Learn from a batch."""
         state = self._state
         errors = self._errors(read_rows, kept_rows, duration_s)
+        own = _scatters() ** 2 + (_CLOCK_S / duration_s) ** 2
         if self.is_blank:
             # All of it tells the speed by each hypothesis, and nothing of which one is right.
-            variances = np.full(errors.shape, noise_variance)
+            variances = np.broadcast_to(own, errors.shape)
             self._take(evolve(state, log_overheads=errors, variances=variances, batches=1))
-            return 1.0
+            return
         # What happened, by each hypothesis: nothing, the machine is another one, or this batch alone met an accident.
         moved = np.stack([state.variances, state.variances + _JUMP**2, state.variances])
-        noise = np.array([noise_variance, noise_variance, noise_variance + _ACCIDENT**2])[:, None, None]
+        noise = np.stack([own, own, own + _ACCIDENT**2])[:, None, :]
         spread = moved + noise
         chances = np.array([1.0 - _JUMP_RATIO - _ACCIDENT_RATIO, _JUMP_RATIO, 2.0 * _ACCIDENT_RATIO])[:, None, None]
         likely = chances * np.exp(-0.5 * errors**2 / spread) / np.sqrt(spread)
@@ -218,7 +230,6 @@ class CostHypotheses:
         weights = _normalised(state.weights * all_likely + _TINY)
         log_overheads, batches = state.log_overheads + step, state.batches + 1
         self._take(evolve(state, weights=weights, log_overheads=log_overheads, variances=variances, batches=batches))
-        return float(np.vdot(weights, likely[0]))
 
     def rescale_rows(self, factor: float, *, doubt: float) -> None:
         """Rows cost so many times as much from now on, to within a part of that; overhead stays."""
@@ -236,7 +247,7 @@ class CostHypotheses:
     def _take(self, state: HypothesesState) -> None:
         self._state = state
         self._tails: dict[tuple[int, float], Costs] = {}
-        for name in ("mean", "covariance", "_costs"):
+        for name in ("mean", "covariance", "scatter", "_costs"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -249,8 +260,15 @@ class CostHypotheses:
 @cache
 def _read_parts() -> NDArray[np.float64]:
     """What reading may be of a row's cost: from nothing to all, closer together where it is little."""
-    parts: NDArray[np.float64] = np.linspace(0.0, 1.0, _READ_PARTS) ** 2
+    parts: NDArray[np.float64] = np.tile(np.linspace(0.0, 1.0, _READ_PARTS) ** 2, len(_SCATTERS))
     return parts
+
+
+@cache
+def _scatters() -> NDArray[np.float64]:
+    """How much batches may scatter, as a part of their length."""
+    scatters: NDArray[np.float64] = np.repeat(np.array(_SCATTERS), _READ_PARTS)
+    return scatters
 
 
 @cache
@@ -262,7 +280,7 @@ def _before_the_first() -> HypothesesState:
     low, high = _ROW_DECADES
     log_row_parts = np.linspace(low, high, (high - low) * _PER_DECADE + 1) * math.log(10.0)
     likely = (1.0 - _read_parts()) ** 1.5
-    likely[-1] = _ONLY_READ * likely.sum()
+    likely[_read_parts() == 1.0] = _ONLY_READ * likely.sum() / len(_SCATTERS)
     weights = np.repeat(likely[None, :], log_row_parts.size, axis=0)
     return HypothesesState(log_row_parts, _normalised(weights), np.zeros_like(weights), np.zeros_like(weights))
 
