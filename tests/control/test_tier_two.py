@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.control.cpu import LEAST_WEIGHT, cpu_shares
@@ -19,6 +19,7 @@ _members = st.lists(st.tuples(_cores, st.floats(0.0, 1000.0), _cores), min_size=
 
 
 @settings(max_examples=200, deadline=None)
+@example([(0.0, 1.0, 1.0), (2.220446049250313e-16, 4.0, 2.700329654640757)], 4.0)  # full but for rounding
 @given(_members, st.floats(0.1, 8.0))
 def test_shares_hold_their_bounds(members: list[tuple[float, float, float]], cores: float) -> None:
     """No element gets more than Eq. 8 allows, all together no more than the cores, and no core idles without cause."""

@@ -81,7 +81,9 @@ def _fill(
         for index in range(shares.size):
             cap = min(caps[index], other_caps[index])
             if shares[index] < cap and weights[index] > LEAST_WEIGHT:
-                added = min(level * weights[index], cap - shares[index])
-                shares[index] += added
+                room = cap - shares[index]
+                added = min(level * weights[index], room)
+                # Exactly full: one that rounding left a hair below its cap would take part in every later round.
+                shares[index] = cap if added >= room else shares[index] + added
                 left -= added
     return left
