@@ -74,7 +74,7 @@ class AdmissionSettings:
         unit="ratio", low=0, high=0.5,
     )  # fmt: skip
     speed_drift: float = _option(
-        0.08, "How much the machine's speed is taken to change from one batch to the next, as a part of it.",
+        0.03, "How much the machine's speed is taken to change from one batch to the next, as a part of it.",
         unit="ratio", low=0, high=1,
     )  # fmt: skip
     cost_drift: float = _option(

@@ -87,7 +87,7 @@ def choose_keep_ratio(
     cut = cut_to(model.costs, load, goal, length_s, kept_rows=kept_rows)
     if whole.predicted_s > saved_s:
         return cut
-    return better_of(model, evolve(load, batch_s=length_s), whole, cut, goal, longest_s=saved_s, may_try=may_doubt)
+    return better_of(model, evolve(load, batch_s=length_s), whole, cut, goal, longest_s=saved_s)
 
 
 def held_to_rows(

@@ -24,11 +24,10 @@ class PlannedLoad:
     waited_s
         For how long the oldest of the waiting rows has waited.
     batch_s
-        Length that the batch is cut to where rows are dropped.
+        The longest batch whose rows are in time: what it is cut to where rows are dropped, unless a longer one has far
+        more rows in time.
     tells_arrival
         Whether rows tell when they arrived, so that late ones can go first.
-    in_time_s
-        The longest batch whose rows are in time. It is to be longer where overhead asks for it.
     interval_s
         How often a batch begins; 0 is batch after batch.
     relief_s
@@ -43,7 +42,6 @@ class PlannedLoad:
     waited_s: float
     batch_s: float
     tells_arrival: bool
-    in_time_s: float = 0.0
     interval_s: float = 0.0
     relief_s: float = 0.0
 

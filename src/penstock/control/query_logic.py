@@ -364,9 +364,8 @@ class QueryLogic:
             waiting_rows=planned.rows + planned.lag_rows,
             arrival_rows_per_s=rate,
             waited_s=self._waited_s(planned.rows + planned.lag_rows, rate),
-            batch_s=self._length(relief_s).cut_s(self._batch_time, rate),
+            batch_s=self._length(relief_s).cut_s(self._batch_time),
             tells_arrival=self._state.tells_arrival,
-            in_time_s=self._length(relief_s).in_time_s(self._batch_time),
             interval_s=self._query.trigger_interval_s,
             relief_s=relief_s,
         )

@@ -70,15 +70,13 @@ class WantedLength:
             filled_s = useful_length_s(self.goal_s, model.overhead_s, read_load)
         return max(self.in_time_s(model), filled_s, self._needed_s(model, arrival_rows_per_s, keep_floor))
 
-    def cut_s(self, model: BatchTimeModel, arrival_rows_per_s: float) -> float:
+    def cut_s(self, model: BatchTimeModel) -> float:
         """How long a batch is made that drops rows: in time, or as long as has most rows in time.
 
-        What must be read, and the floor, take what they take, and a batch that only just keeps up is longer than this
-        by itself: it is not filled with kept rows on top of that. So what reading costs lengthens batches only as far
-        as it is proven; a first cut that met an accident used to have the next one made twice as long.
+        What must be read takes what it takes: such a batch is longer by itself, and is not filled with kept rows on top
+        of that.
         """
-        read_load = arrival_rows_per_s * model.least_read_cost_s
-        return max(self.in_time_s(model), useful_length_s(self.goal_s, model.overhead_s, read_load))
+        return max(self.in_time_s(model), useful_length_s(self.goal_s, model.overhead_s, 0.0))
 
     def _needed_s(self, model: BatchTimeModel, arrival_rows_per_s: float, keep_floor: float | None) -> float:
         """What it takes to keep up, once that is known."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from penstock.estimate.batch_cost import TOLD_APART
-from penstock.estimate.batch_costs import BatchCosts
+from penstock.estimate.batch_costs import BatchCosts, CostBeliefs
 from penstock.estimate.bisection import largest_that_holds
 from penstock.estimate.cost_hypotheses import CostHypotheses, HypothesesState
 from penstock.model.evolve import evolve
@@ -34,6 +37,8 @@ _FEWEST_OVERRUNS = 8
 _RECALLED_BATCHES = 4
 _LEAST_RECALLED_S = 0.01
 _RESCALED_DOUBT = 0.5
+_RULED_OUT = 1e-4
+"""Readings that are so many times less likely than the likeliest one change no decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Drift:
     by itself.
     """
 
-    speed: float = 0.08
+    speed: float = 0.03
     cost: float = 0.02
 
 
@@ -152,15 +157,6 @@ class BatchTimeModel:
         return self.uncertainty_s(1.0, 1.0, of_overhead=False)
 
     @property
-    def least_read_cost_s(self) -> float:
-        """What reading a row costs if it is one error less than is believed.
-
-        A batch that takes longer than expected passes for a cost of reading while little is known of that. One may have
-        met an accident, or a machine that had just become slower; two of them hardly have.
-        """
-        return 0.0 if self._hypotheses.is_blank else self._hypotheses.tail(2, -1.0)[2]
-
-    @property
     def is_told_apart(self) -> bool:
         """Whether it is known what a row costs beside what a batch does: batches of one size do not tell."""
         return self.row_error_s <= TOLD_APART * self._mean[1]
@@ -198,26 +194,12 @@ class BatchTimeModel:
         """What batches cost, by all that is known."""
         return BatchCosts(self.overhead_s, self.read_cost_s, self.work_cost_s)
 
-    def costs_if(self, errors: float) -> BatchCosts:
-        """What batches cost if rows cost so many errors more than is believed, or less.
-
-        Batches of about one size leave open how much of their time is overhead: what rows do not cost is overhead then,
-        and batches of the size that was seen take what they took.
-
-        Examples
-        --------
-        >>> model = BatchTimeModel()
-        >>> for _ in range(9):
-        ...     model.update(10_000, 10_000, 1.0)
-        >>> less = model.costs_if(-1.0)
-        >>> less.overhead_s > model.overhead_s, round(less.predict_s(10_000, 10_000), 2)
-        (True, 1.0)
-        """
-        if self._hypotheses.is_blank:
-            return self.costs
-        overhead_s, row_s, read_s = self._hypotheses.tail(1, errors)
-        read_s = min(read_s, self.read_cost_s)
-        return BatchCosts(overhead_s, read_s, max(row_s - read_s, _MIN_ROW_S))
+    @cached_property
+    def beliefs(self) -> CostBeliefs:
+        """All that batches may cost, by what was seen of them."""
+        more = math.exp(self.relative_noise**2 / 2.0)
+        weights, overheads, rows, reads = self._hypotheses.likely(_RULED_OUT)
+        return CostBeliefs(weights, more * overheads, more * reads, more * np.maximum(rows - reads, _MIN_ROW_S))
 
     def kept_rows_within(self, duration_s: float, ratio: float) -> float:
         """Kept rows of a batch that takes so long at a ratio; 0 where the overhead alone takes longer."""
@@ -248,9 +230,11 @@ class BatchTimeModel:
         if kept_rows <= 0 or duration_s <= 0:
             return
         if self._hypotheses.is_blank:
+            self.__dict__.pop("beliefs", None)
             self._hypotheses.observe(read_rows, kept_rows, duration_s)
             self._state = evolve(self._state, costs=self._hypotheses.snapshot(), batches=1)
             return
+        self.__dict__.pop("beliefs", None)
         self._hypotheses.move(self._drift.speed, self._drift.cost)
         error, unknown = self._hypotheses.surprise(read_rows, kept_rows, duration_s)
         self._hypotheses.observe(read_rows, kept_rows, duration_s)
@@ -279,6 +263,7 @@ class BatchTimeModel:
         """
         if not self._state.batches:
             return
+        self.__dict__.pop("beliefs", None)
         self._hypotheses.rescale_rows(factor, doubt=_RESCALED_DOUBT * abs(math.log(factor)))
         self._state = evolve(self._state, costs=self._hypotheses.snapshot())
 

@@ -168,6 +168,13 @@ class CostHypotheses:
         found: list[list[float]] = ((apart * weights) @ apart.T + speed).tolist()
         return found
 
+    def likely(self, least: float) -> tuple[NDArray[np.float64], ...]:
+        """Weights and the three costs of those that are not all but ruled out, in vectors."""
+        weights = self._state.weights.ravel()
+        kept = weights > least * weights.max()
+        weights = weights[kept]
+        return weights / weights.sum(), *(cost.ravel()[kept] for cost in self._costs)
+
     def tail(self, part: int, errors: float) -> Costs:
         r"""The three costs if one of them is so many errors above its mean, or below.
 
