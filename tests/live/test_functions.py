@@ -15,6 +15,7 @@ from penstock.bench.coverage import cases
 from penstock.errors import InvalidGuardError
 from penstock.model import ActionKind
 from penstock.spark.guard import guard_rows
+from penstock.spark.plan_check import check_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,6 +146,38 @@ def test_a_guard_with_a_key_counts_its_keys_exactly_and_totals_over_keys(stoppin
     # Two batches have not the same average: 6,000 values from 0 to 1 differ by 0.0053 (standard error).
     apart = abs(shed[1].sum_value_per_count - whole[1].sum_value_per_count)
     assert apart < 4 * (shed[1].sum_value_per_count_error ** 2 + 0.0053**2) ** 0.5
+
+
+def test_intervals_over_rows_behind_a_guard_with_a_key_are_warned_of(
+    stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """On plans as Spark has them, with the remedy; the remedy itself is not warned of, nor a guard without a key."""
+    pen = attach()
+    rows = backlog(stopping, 2000, keys="50")
+    keyed, plain = pen.guard(rows, key="key"), pen.guard(rows)
+    by_key = keyed.groupBy("key").agg(*pf.count_by_key("key"), *pf.sum_by_key("value", "key"))
+    total = by_key.agg(*pf.sum("count", "count_weight"), *pf.ratio("sum_value", "count", "count_weight"))
+    renamed = keyed.select("key", fn.col("weight").alias("standing"))
+    since = pf.largest_weight(pf.window_start("timestamp", "10 seconds"))
+    for frame, warned in (
+        (keyed.groupBy().agg(*pf.count()), True),
+        (keyed.groupBy("key").agg(*pf.sum("value")), True),
+        (keyed.groupBy("key").agg(*pf.avg("value")), True),
+        (keyed.groupBy().agg(*pf.ratio("value", "key")), True),
+        (keyed.groupBy(fn.window("timestamp", "10 seconds")).agg(*pf.count(largest_weight=since)), True),
+        (renamed.groupBy().agg(*pf.count("standing")), True),
+        (plain.groupBy("key").agg(*pf.count(), *pf.sum("value"), *pf.avg("value")), False),
+        (by_key, False),
+        (total, False),
+    ):
+        findings = check_writer(frame.writeStream).findings
+        assert [each.operator for each in findings] == (["count, sum or avg of rows"] if warned else [])
+    writer = keyed.groupBy("key").agg(*pf.count()).writeStream.queryName("rows_of_keys").format("noop")
+    goal = Goal(latency="5 seconds", minimum_accuracy=0.1)
+    query = pen.govern(writer.outputMode("update"), goal).start()
+    wait_for_batches(query, 1)
+    (told,) = actions_of(pen.store, "rows_of_keys", ActionKind.PLAN_FINDING)
+    assert "count_by_key or sum_by_key" in told.reason
 
 
 def test_a_joined_row_has_the_larger_weight(spark: SparkSession) -> None:
