@@ -7,8 +7,9 @@ carry weights, which carry the key of a guard. For each operator behind a guard 
   with the operator and the remedy in the error; of any other query the guards keep everything, and the log says why.
 - *warn*: its result is of the kept rows alone, or its interval too narrow. The log says so; rows are dropped.
 
-All else is right: filters, projections, row functions, joins with tables, aggregates of :mod:`penstock.functions`. What
-``foreachBatch`` does to its frame is not in the plan, and not looked at.
+All else is right: filters, projections, row functions, joins with tables, aggregates of :mod:`penstock.functions` over
+rows or, behind a guard with a key, over keys. What ``foreachBatch`` does to its frame is not in the plan, and not
+looked at.
 """
 
 from __future__ import annotations
