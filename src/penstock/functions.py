@@ -218,6 +218,12 @@ class _SparkArithmetic:
     def cbrt(self, value: Any) -> Column:  # noqa: ANN401 - as above
         return F.cbrt(value)
 
+    def square(self, value: Any) -> Column:  # noqa: ANN401 - as above
+        return F.pow(_column(value), F.lit(2.0))
+
+    def exp(self, value: Any) -> Column:  # noqa: ANN401 - as above
+        return F.exp(value)
+
     def absolute(self, value: Any) -> Column:  # noqa: ANN401 - as above
         return F.abs(value)
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as fn
 from penstock.model import ActionKind, QueryName
 from penstock.model.directive import Directive
 from penstock.spark import internals
+from penstock.spark.collector import parse_timestamp_s
 from penstock.spark.directives import directive_properties
 from penstock.spark.load import register
 
@@ -35,6 +36,7 @@ class Batch:
     batch_id: int
     run_id: str
     rows: int
+    planned_s: float
     duration_s: float
     lag_rows: float | None
 
@@ -81,6 +83,7 @@ def _batch(report: Any) -> Batch:
         batch_id=report.batchId,
         run_id=str(report.runId),
         rows=report.numInputRows,
+        planned_s=parse_timestamp_s(report.timestamp),
         duration_s=report.durationMs["triggerExecution"] / 1000,
         lag_rows=sum(lags) if lags else None,
     )

@@ -14,7 +14,9 @@ from penstock import Goal
 from penstock.bench.coverage import cases
 from penstock.errors import InvalidGuardError
 from penstock.model import ActionKind
-from penstock.spark.guard import guard_rows
+from penstock.model.directive import Directive
+from penstock.spark.guard import decide, guard_rows
+from penstock.spark.plan_check import check_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,10 +149,74 @@ def test_a_guard_with_a_key_counts_its_keys_exactly_and_totals_over_keys(stoppin
     assert apart < 4 * (shed[1].sum_value_per_count_error ** 2 + 0.0053**2) ** 0.5
 
 
+def test_intervals_over_rows_behind_a_guard_with_a_key_are_warned_of(
+    stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """On plans as Spark has them, with the remedy; the remedy itself is not warned of, nor a guard without a key."""
+    pen = attach()
+    rows = backlog(stopping, 2000, keys="50")
+    keyed, plain = pen.guard(rows, key="key"), pen.guard(rows)
+    by_key = keyed.groupBy("key").agg(*pf.count_by_key("key"), *pf.sum_by_key("value", "key"))
+    total = by_key.agg(*pf.sum("count", "count_weight"), *pf.ratio("sum_value", "count", "count_weight"))
+    renamed = keyed.select("key", fn.col("weight").alias("standing"))
+    since = pf.largest_weight(pf.window_start("timestamp", "10 seconds"))
+    for frame, warned in (
+        (keyed.groupBy().agg(*pf.count()), True),
+        (keyed.groupBy("key").agg(*pf.sum("value")), True),
+        (keyed.groupBy("key").agg(*pf.avg("value")), True),
+        (keyed.groupBy().agg(*pf.ratio("value", "key")), True),
+        (keyed.groupBy(fn.window("timestamp", "10 seconds")).agg(*pf.count(largest_weight=since)), True),
+        (renamed.groupBy().agg(*pf.count("standing")), True),
+        (plain.groupBy("key").agg(*pf.count(), *pf.sum("value"), *pf.avg("value")), False),
+        (by_key, False),
+        (total, False),
+    ):
+        findings = check_writer(frame.writeStream).findings
+        assert [each.operator for each in findings] == (["count, sum or avg of rows"] if warned else [])
+    writer = keyed.groupBy("key").agg(*pf.count()).writeStream.queryName("rows_of_keys").format("noop")
+    goal = Goal(latency="5 seconds", minimum_accuracy=0.1)
+    query = pen.govern(writer.outputMode("update"), goal).start()
+    wait_for_batches(query, 1)
+    (told,) = actions_of(pen.store, "rows_of_keys", ActionKind.PLAN_FINDING)
+    assert "count_by_key or sum_by_key" in told.reason
+
+
 def test_a_joined_row_has_the_larger_weight(spark: SparkSession) -> None:
     """Also where an outer join has left one side empty."""
     sides = spark.createDataFrame([(2.0, 5.0), (4.0, None), (None, 3.0)], "left double, right double")
     assert [row[0] for row in sides.select(pf.joined_weight("left", "right")).collect()] == [5.0, 4.0, 3.0]
+
+
+def test_joined_weights_add_up_to_all_pairs(spark: SparkSession) -> None:
+    """Two guards with the same key that keep 0.3 and 0.6 of it, many sets of keys: in the mean they give all pairs.
+
+    Draws are hashes of keys, so that the same keys stay in every run of this test.
+    """
+    sets, keys, rows_per_key = 300, 40, (3, 2)
+
+    def guarded(side: int, keep_ratio: float) -> DataFrame:
+        rows = spark.range(sets * keys * rows_per_key[side]).select((fn.col("id") % (sets * keys)).alias("key"))
+        told = fn.array(*(fn.lit(value) for value in Directive(0, keep_ratio).to_array(answered=True)))
+        decided = decide(rows, told, key="key", arrival=None, utility=None, identity=())
+        return decided.where("weight > 0").select("key", fn.col("weight").alias(f"weight_{side}"))
+
+    joined = guarded(0, 0.3).join(guarded(1, 0.6), "key")
+    weights = {
+        "joined": pf.joined_weight("weight_0", "weight_1"),
+        "product": fn.col("weight_0") * fn.col("weight_1"),
+        "other side": fn.col("weight_1"),
+    }
+    sums = [fn.sum(weight).alias(name) for name, weight in weights.items()]
+    by_set = joined.groupBy((fn.col("key") / keys).cast("int").alias("set")).agg(*sums).collect()
+    assert len(by_set) == sets
+    truth = keys * rows_per_key[0] * rows_per_key[1]
+    apart = {}
+    for name in weights:
+        found = np.array([row[name] for row in by_set])
+        apart[name] = abs(found.mean() - truth) / (found.std(ddof=1) / sets**0.5)
+    show(f"standard errors from the truth: {apart}")
+    assert apart["joined"] < 3.0
+    assert min(apart["product"], apart["other side"]) > 10.0
 
 
 def test_duplicates_behind_a_guard_are_refused_at_the_start(

@@ -286,11 +286,13 @@ def attempts(folder: Path, run: str, batch_id: int) -> dict[tuple[int, int], lis
     return found
 
 
-@pytest.mark.parametrize("distinct_offsets", [None, 24])
-def test_spark_compiles_nothing_for_another_keep_ratio(distinct_offsets: int | None, stopping: SparkSession) -> None:
+@pytest.mark.parametrize(("distinct_offsets", "utility"), [(None, None), (24, None), (None, "value"), (24, "value")])
+def test_spark_compiles_nothing_for_another_keep_ratio(
+    distinct_offsets: int | None, utility: str | None, stopping: SparkSession
+) -> None:
     """Over thirty batches, each with another keep ratio and another moment for late rows, no class is compiled.
 
-    Nor where rows have no identity, and are drawn anew in every batch.
+    Nor where rows have a utility, or no identity and are drawn anew in every batch.
     """
 
     def answer(question: Question) -> Answer:
@@ -299,7 +301,7 @@ def test_spark_compiles_nothing_for_another_keep_ratio(distinct_offsets: int | N
 
     rows = backlog(stopping, 200)
     rows = rows if distinct_offsets is None else rows.withColumn("offset", fn.col("offset") % distinct_offsets)
-    counted = guard_rows(rows).groupBy("key").agg(fn.count("*"), fn.sum("weight"))
+    counted = guard_rows(rows, utility=utility).groupBy("key").agg(fn.count("*"), fn.sum("weight"))
     with DirectiveServer(answer, host=LOOPBACK) as server:
         query = counted.writeStream.queryName("compiled").format("noop").outputMode("update").start()
         send(query, directive_properties(server.endpoint, server.token, None))

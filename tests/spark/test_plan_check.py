@@ -45,6 +45,26 @@ def test_aggregates_without_weights_are_warned_of(text: str, operators: list[str
     assert not report.refusals
 
 
+ERROR_OF_ROWS = "sqrt(sum((weight#4 * (weight#4 - 1.0)))) AS count_error#11"
+ERROR_OF_VALUES = "sqrt(sum((CASE WHEN a THEN weight#4 END * (CASE WHEN a THEN weight#4 END - 1.0)))) AS sum_error#11"
+
+
+@pytest.mark.parametrize("error", [ERROR_OF_ROWS, ERROR_OF_VALUES])
+def test_intervals_over_rows_behind_a_guard_with_a_key_are_warned_of(error: str) -> None:
+    """Rows of a key were drawn together; also where only one of two sides, or of two joined ones, has a key."""
+    text = f"[], [sum(weight#4) AS count#10, {error}]"
+    assert found(over("Aggregate", text, guarded(), output="count#10"), g1=None).findings == ()
+    assert found(over("Aggregate", "[], [sum(weight#4) AS n#10]", guarded(), output="n#10"), g1="key").findings == ()
+    union = over("Union", "false, false", guarded(), guarded(2, first=21))
+    join = over("Join", "Inner, (key#2L = key#22L)", guarded(), guarded(2, first=21), output="key#2L, weight#4")
+    for below, keys in ((guarded(), ("key",)), (union, (None, "key")), (join, ("key", "key"))):
+        named = {f"g{number}": key for number, key in enumerate(keys, 1)}
+        report = found(over("Aggregate", text, below, output="count#10"), **named)
+        assert [each.operator for each in report.warnings] == ["count, sum or avg of rows"]
+        assert "count_by_key or sum_by_key" in report.warnings[0].remedy
+        assert not report.refusals
+
+
 def test_weights_are_followed_through_other_names() -> None:
     """A weight that was renamed, and a result made of it, are still weights."""
     renamed = over("Project", "[key#2L, weight#4 AS w#7]", guarded(), output="key#2L, w#7")

@@ -104,14 +104,16 @@ def guard_rows(
     if is_by_chance:
         logger.warning("guard: %s", NO_IDENTITY)
     name = f"{GUARD_PREFIX}{BY_CHANCE if is_by_chance else ''}.{next(_numbers)}"
-    is_counted = utility is None and internals.counts_rows(rows.sparkSession)
+    has_counts = internals.counts_rows(rows.sparkSession)
+    is_counted = utility is None and has_counts
     is_folded = is_counted and internals.is_folded(rows.sparkSession)
     requested = folded_values(rows.sparkSession) if is_folded else requested_values(rows.sparkSession)
     guard_spec.book.specs[name] = _spec(rows, key, arrival, utility, found)
     guard_keys[name] = key
     if is_counted:
         return _counted(rows, name, requested, key=key, arrival=arrival, identity=found)
-    decided = decide(rows, requested, key=key, arrival=arrival, utility=utility, identity=found)
+    drawn = drawn_bits(rows.sparkSession, F.col(_DIRECTIVE)) if is_by_chance and has_counts else None
+    decided = decide(rows, requested, key=key, arrival=arrival, utility=utility, identity=found, drawn=drawn)
     # Spark counts outside of its compiled loop, and nothing is moved past the counts: so what is decided below them is
     # decided once, and both the counts and the filter above them read it.
     observed = decided.observe(name, *_observations(arrival, utility))
@@ -137,8 +139,11 @@ def _counted(
         collector, tells = sampling(spark, told, number, F.col(arrival).cast("timestamp"))
         enters = enters & tells
     counts.add(name, collector)
-    counted = Counted(name, enters, None if identity else drawn_bits(spark, told))
-    decided = decide(rows, requested, key=key, arrival=arrival, utility=None, identity=identity, counted=counted)
+    counted = Counted(name, enters)
+    drawn = None if identity else drawn_bits(spark, told)
+    decided = decide(
+        rows, requested, key=key, arrival=arrival, utility=None, identity=identity, counted=counted, drawn=drawn
+    )
     weight = F.col(f"`{name}`")
     if arrival is not None and key is None:
         decided = decided.where(passes(LATE_GONE) & (~F.col(_LATE) | weight.isNotNull()))
@@ -197,12 +202,14 @@ def decide(
     utility: str | Column | None,
     identity: tuple[str, ...],
     counted: Counted | None = None,
+    drawn: Column | None = None,
 ) -> DataFrame:
     """The rows with the weight of those that stay, null for those that go, and whether they are late.
 
     ``requested`` is what the running batch asked for (:func:`requested_values`), or what an earlier one was told: the
-    same directive always decides the same, unless rows have no identity. Where its own filters count, what is decided
-    is decided once, below those that follow.
+    same directive always decides the same, unless rows have no identity: ``drawn`` are 64 bits for each of those, where
+    Spark's own ``rand`` need not do. Where its own filters count, what is decided is decided once, below those that
+    follow.
     """
     told = F.col(_DIRECTIVE)
     floor, late = told[FLOOR_AT], F.lit(False)
@@ -216,9 +223,9 @@ def decide(
     ratio = told[F.lit(RATIO_AT) + F.col(_LATE).cast("int")] if has_late else told[RATIO_AT]
     columns = {_LATE: late}
     draw = draw_of_row(rows, key, identity)
-    chance = None if key is not None or identity else F.rand(_DRAW_SEED)
-    if counted is not None:
-        chance, draw = counted.chance, draw if chance is None else _unit_interval(draw)
+    chance = drawn
+    if key is None and not identity:
+        draw, chance = (draw, F.rand(_DRAW_SEED)) if drawn is None else (_unit_interval(draw), drawn)
     if utility is not None:
         # No row with less than the floor: one of a weight far above all others leaves no interval that holds the truth.
         own = F.least(F.lit(1.0), F.greatest(floor, told[KEEP_RATIO_AT] * F.col(_UTILITY)))

@@ -54,12 +54,11 @@ class Counted:
     """A guard that counts by its filters.
 
     ``name`` is its own, and in plans that of its weights until it is done; ``enters`` is the condition, always true, of
-    the filter that counts the rows that it is offered; ``chance`` are 64 bits for each row that has no identity.
+    the filter that counts the rows that it is offered.
     """
 
     name: str
     enters: Column
-    chance: Column | None = None
 
 
 def passes(which: int) -> Column:

@@ -7,8 +7,9 @@ carry weights, which carry the key of a guard. For each operator behind a guard 
   with the operator and the remedy in the error; of any other query the guards keep everything, and the log says why.
 - *warn*: its result is of the kept rows alone, or its interval too narrow. The log says so; rows are dropped.
 
-All else is right: filters, projections, row functions, joins with tables, aggregates of :mod:`penstock.functions`. What
-``foreachBatch`` does to its frame is not in the plan, and not looked at.
+All else is right: filters, projections, row functions, joins with tables, aggregates of :mod:`penstock.functions` over
+rows or, behind a guard with a key, over keys. What ``foreachBatch`` does to its frame is not in the plan, and not
+looked at.
 """
 
 from __future__ import annotations
@@ -50,7 +51,13 @@ _STATEFUL = re.compile(
     r"FlatMapGroups|FlatMapCoGroups|TransformWithState|MapGroups|CoGroup|AggregateInPandas|ArrowAggregate"
 )
 _DEDUPLICATE = ("Deduplicate", "DeduplicateWithinWatermark", "Distinct")
+_INTERVAL = re.compile(r"#(\d+)(?: END)? - 1\.0\)")
+"""The variance factor of an interval: a weight less one, of all rows or of those with a value."""
 _USE_FUNCTIONS = "use count, sum or avg of penstock.functions, which count what was dropped too"
+_USE_BY_KEY = (
+    "group by the key with count_by_key or sum_by_key of penstock.functions, and take totals over keys with sum and "
+    "ratio and the column that ends in '_weight'"
+)
 _USE_KEY = "give the guard the key of the operator (key=...), or place the guard behind it"
 
 
@@ -111,10 +118,12 @@ class _Flow:
 
     ``weights`` and ``keys`` are the numbers of columns that carry the weights of rows, and the key of every guard on
     the way; ``is_sampled`` says that rows themselves are missing, and no longer that results were estimated.
+    ``is_keyed`` says that all of them were drawn by keys, ``has_keyed`` that some were.
     """
 
     is_sampled: bool = False
     is_keyed: bool = False
+    has_keyed: bool = False
     weights: frozenset[int] = frozenset()
     keys: frozenset[int] = frozenset()
 
@@ -176,7 +185,8 @@ class _Look:
         key = self._guard_keys.get(name)
         keys = frozenset(number for column, number in _columns(node.output) if column == key)
         weights = frozenset(number for column, number in _columns(node.output) if column == "weight")
-        return _Flow(is_sampled=True, is_keyed=key is not None, weights=weights, keys=keys)
+        is_keyed = key is not None
+        return _Flow(is_sampled=True, is_keyed=is_keyed, has_keyed=is_keyed, weights=weights, keys=keys)
 
     def _judge(self, node: PlanNode, flow: _Flow) -> None:
         name = node.name
@@ -211,6 +221,9 @@ class _Look:
                 self._distinct(item, flow)
             elif (found := _AGGREGATE.search(item)) and not _numbers(item) & flow.weights:
                 self._warn(f"{found.group(1)}()", "it is of the kept rows only", _USE_FUNCTIONS)
+            elif flow.has_keyed and flow.weights & {int(number) for number in _INTERVAL.findall(item)}:
+                problem = "rows of a key were drawn together, and the intervals take each for drawn by itself"
+                self._warn("count, sum or avg of rows", problem, _USE_BY_KEY)
         if flow.is_sampled and not any(_AGGREGATE.search(item) or _DISTINCT.search(item) for item in items):
             self._deduplicate(node, flow)
         # What comes out are results, no rows: those of weights carry them on, to totals over keys and the like.
@@ -270,6 +283,7 @@ class _Look:
         return _Flow(
             is_sampled=any(each.is_sampled for each in below),
             is_keyed=all(each.is_keyed for each in below),
+            has_keyed=any(each.has_keyed for each in below),
             weights=frozenset(mine[place][1] for place in shared if place < len(mine)),
             keys=frozenset(
                 mine[place][1]
@@ -317,7 +331,13 @@ def _followed(node: PlanNode, below: Sequence[_Flow]) -> _Flow:
         # An operator with its function gives the weight as a column of its own.
         weights = frozenset(number for column, number in _columns(node.output) if column == "weight")
     sampled = [each for each in below if each.is_sampled]
-    return _Flow(is_sampled, bool(sampled) and all(each.is_keyed for each in sampled), weights, keys)
+    return _Flow(
+        is_sampled=is_sampled,
+        is_keyed=bool(sampled) and all(each.is_keyed for each in sampled),
+        has_keyed=any(each.has_keyed for each in sampled),
+        weights=weights,
+        keys=keys,
+    )
 
 
 def _derived(items: Sequence[str], weights: frozenset[int]) -> frozenset[int]:
