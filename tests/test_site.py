@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from penstock.model import ActionKind
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -28,6 +30,14 @@ def test_every_guide_is_in_the_navigation() -> None:
     docs = ROOT / "docs"
     there = {str(path.relative_to(docs)) for path in docs.rglob("*.md") if path.parent.name != "adr"}
     assert listed - {"adr/README.md"} == there
+
+
+def test_every_kind_of_decision_is_explained() -> None:
+    """Whoever reads the log for the first time finds each of its kinds in the table."""
+    text = (ROOT / "docs" / "guide" / "getting-started.md").read_text(encoding="utf-8")
+    table = text[text.index("| kind | meaning |") :].split("\n\n", maxsplit=1)[0]
+    named = {name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    assert named == {str(kind) for kind in ActionKind}
 
 
 @pytest.mark.slow

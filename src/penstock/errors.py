@@ -123,7 +123,14 @@ class AlreadyAttachedError(PenstockError, RuntimeError):
 
 
 class RepayError(PenstockError):
-    """Rows that were dropped and cannot be had again as they were, with what to do instead."""
+    """Rows that were dropped and cannot be had again as they were, with what to do instead.
+
+    ``may_pass`` says whether they perhaps can be later, though nobody does anything about it.
+    """
+
+    def __init__(self, text: str, *, may_pass: bool = False) -> None:
+        self.may_pass = may_pass
+        super().__init__(text)
 
 
 class StoreError(PenstockError):

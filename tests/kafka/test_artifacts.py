@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ArtifactError, EnvironmentCheckError
+from penstock.extras import require_spark
 from penstock.kafka import artifacts
 from penstock.kafka.artifacts import BROKER, CONNECTORS, Artifact, ArtifactSet, cache_directory, connector_set, resolved
 from penstock.process.java import required_java
@@ -49,6 +50,30 @@ def test_a_spark_without_a_known_connector_is_told() -> None:
     """The error names the version and the way out."""
     with pytest.raises(ArtifactError, match=r"no Kafka connector is known for Spark 9\.9\.9 .*spark\.jars\.packages"):
         connector_set("9.9.9")
+
+
+@pytest.mark.parametrize("version", ["4.2.0", "4.2.1", "4.2.10", "4.2.1.dev0"])
+def test_every_supported_spark_has_a_connector(version: str) -> None:
+    """Whatever the package can be installed with has one: that of its own version, else of the nearest."""
+    require_spark(version)
+    assert connector_set(version) is CONNECTORS["4.2.0"]
+
+
+def test_the_newest_connector_of_the_same_line_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By numbers and not by letters, and never one of another line, also where that is nearer."""
+    names = ("4.2.0", "4.2.9", "4.2.10", "4.3.0")
+    monkeypatch.setattr(artifacts, "CONNECTORS", {name: ArtifactSet(name, (), transitive=False) for name in names})
+    assert [connector_set(name).name for name in ("4.2.9", "4.2.5", "4.2.11")] == ["4.2.9", "4.2.10", "4.2.10"]
+    for other in ("4.1.9", "4.4.0", "5.2.0"):
+        with pytest.raises(ArtifactError, match=other):
+            connector_set(other)
+
+
+def test_no_spark_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that installs one."""
+    monkeypatch.setattr(artifacts, "spark_version", lambda: None)
+    with pytest.raises(ArtifactError, match=r"no PySpark .*pip install"):
+        connector_set()
 
 
 def test_the_cache_is_where_the_user_keeps_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

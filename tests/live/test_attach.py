@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as fn
@@ -22,11 +24,12 @@ from live.helpers import (
     wait_until,
 )
 from penstock import Goal, Penstock
-from penstock.errors import StoreError, UnknownQueryError
+from penstock.errors import AlreadyAttachedError, StoreError, UnknownQueryError
 from penstock.model import APPLICATION, Action, ActionKind, Metric, Mode, QueryName, RecordedAction
 from penstock.model.decision import Decision
-from penstock.spark import internals
+from penstock.spark import internals, watched
 from penstock.spark.internals import Ability, Member
+from penstock.spark.sources import describe_sources
 from penstock.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -237,6 +240,106 @@ def test_release_gives_back_one_query(spark: SparkSession, attach: Attach) -> No
     )
     assert len(actions_of(pen.store, "released")) == decided
     assert limited_rows(released) == [OWN_ROWS]
+
+
+def test_a_query_that_is_adopted_twice_gets_its_own_limit_back(
+    spark: SparkSession, attach: Attach, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads at once and once more later: what is given back is the query's own limit, and none of Penstock's."""
+    query = start(load_rows(spark, STEADY, maxRowsPerBatch=str(OWN_ROWS)), "twice")
+    wait_for_batches(query, 1)
+    looks: list[object] = []
+    second = threading.Event()
+
+    def look(*arguments: Any) -> Any:
+        looks.append(None)
+        if len(looks) > 1:
+            # A second look at what limits the query, and only after the first limit of Penstock is in force.
+            second.set()
+            for _ in range(100):
+                if limited_rows(query) == [OWN_ROWS]:
+                    time.sleep(0.05)
+        else:
+            second.wait(1.0)
+        return describe_sources(*arguments)
+
+    monkeypatch.setattr(watched, "describe_sources", look)
+    pen = attach()
+    threads = [threading.Thread(target=pen.adopt, args=("twice", Goal(latency=4))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+    wait_until(lambda: limited_rows(query) != [OWN_ROWS], "limit in force")
+    pen.adopt("twice", Goal(latency=5))
+    wait_for_batches(query, len(batches_of(query)) + 2)
+    assert limited_rows(query) != [OWN_ROWS]
+    pen.release("twice")
+    assert limited_rows(query) == [OWN_ROWS]
+    assert len(looks) == 1
+    # Again from the beginning: what is looked at once is not looked at under a limit of Penstock's either.
+    pen.adopt("twice", Goal(latency=4))
+    wait_until(lambda: limited_rows(query) != [OWN_ROWS], "limit in force again")
+    pen.detach()
+    assert limited_rows(query) == [OWN_ROWS]
+    wait_for_batches(query, len(batches_of(query)) + 2)
+    assert limited_rows(query) == [OWN_ROWS]
+
+
+def test_a_session_that_is_attached_to_again_and_again_keeps_the_limits_of_its_queries(
+    spark: SparkSession, attach: Attach
+) -> None:
+    """A second attach is refused and changes nothing; one after a detach governs, and gives back what was there."""
+    query = start(load_rows(spark, STEADY, maxRowsPerBatch=str(OWN_ROWS)), "again and again")
+    wait_for_batches(query, 1)
+    goals = {"again and again": Goal(latency=4)}
+    for _ in range(3):
+        pen = attach(goals=goals)
+        wait_until(lambda: limited_rows(query) != [OWN_ROWS], "limit in force")
+        with pytest.raises(AlreadyAttachedError):
+            attach(goals=goals)
+        wait_for_batches(query, len(batches_of(query)) + 1)
+        assert limited_rows(query) != [OWN_ROWS]
+        pen.detach()
+        assert limited_rows(query) == [OWN_ROWS]
+    wait_for_batches(query, len(batches_of(query)) + 2)
+    assert limited_rows(query) == [OWN_ROWS]
+
+
+@pytest.mark.parametrize("moment", ["before it is recorded", "after it is recorded"])
+def test_a_detach_while_a_start_is_recorded_leaves_the_query_its_own_limit(
+    spark: SparkSession, attach: Attach, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The hold ends in the middle of the start: what is in force after it is the user's own limit.
+
+    Between the start and the detach, which takes its turn after it, a batch may be planned under the first limit.
+    """
+    pen = attach(goals={"begun": Goal(latency=4)})
+    recording, detaching = threading.Event(), threading.Event()
+    record = pen.loop.record
+
+    def slowly(decisions: Sequence[Decision]) -> list[Decision]:
+        if not decisions or recording.is_set():
+            return record(decisions)
+        found = record(decisions) if moment == "after it is recorded" else None
+        recording.set()
+        # The detach is under way; where it has to wait for the start, the start must not wait for its end.
+        detaching.wait(10.0)
+        time.sleep(0.2)
+        return record(decisions) if found is None else found
+
+    def detach() -> None:
+        detaching.set()
+        pen.detach()
+
+    monkeypatch.setattr(pen.loop, "record", slowly)
+    letting_go = threading.Thread(target=lambda: recording.wait(60.0) and detach())
+    letting_go.start()
+    query = start(load_rows(spark, "constant:rate=2000,backlog=20000", maxRowsPerBatch=str(OWN_ROWS)), "begun")
+    letting_go.join(60.0)
+    assert pen.loop.is_closed
+    wait_for_batches(query, 3)
+    assert limited_rows(query) == [OWN_ROWS]
 
 
 def test_unknown_queries_are_refused_with_those_that_are_known(spark: SparkSession, attach: Attach) -> None:

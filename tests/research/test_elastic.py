@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from penstock.research.change_experiment import DETECTORS, score_annotated, score_changes
 from penstock.research.change_scores import change_point_f1
+from penstock.research.commands.experiment_elastic import _world_cup
 from penstock.research.elastic import compare_gaussian, compare_world_cup, explore, gaussian_rates
 from penstock.research.gains import search_gains
 from penstock.research.label_files import AnnotatedSeries
@@ -62,3 +65,32 @@ def test_own_detector_beats_silence_on_recorded_changes() -> None:
     """On the annotated series it scores above silence, and the fixed threshold below."""
     rows = {row["detector"]: row for row in score_changes(TRACES, parts=("tcpd",))}
     assert rows["two_lines"]["f1"] > rows["silence"]["f1"] > rows["threshold 0.08"]["f1"]
+
+
+@pytest.mark.parametrize("part", ["--changes", "--model"])
+def test_recorded_series_are_asked_for_by_name(
+    part: str, run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a folder, or with one that is not there, one line says how to name it; nobody looks anywhere else."""
+    for name in ("rates", "tcpd", "nab"):
+        (tmp_path / "shared" / "traces" / name).mkdir(parents=True)
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.delenv("PENSTOCK_TRACES", raising=False)
+    remedy = "with --traces or PENSTOCK_TRACES"
+    ended = run("experiment", "elastic", part)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == f"error: {part} reads recorded series: name their folder {remedy}\n"
+    for words in ([], ["--traces", "absent"]):
+        monkeypatch.setenv("PENSTOCK_TRACES", "absent")
+        ended = run("experiment", "elastic", part, *words)
+        assert ended.code == 2
+        (line,) = ended.err.splitlines()
+        assert line.startswith("error: folder 'absent")
+        assert line.endswith(remedy)
+
+
+def test_without_a_folder_the_load_of_the_world_cup_is_drawn() -> None:
+    """No recording is no error there."""
+    assert _world_cup(None) is None
+    assert _world_cup(Path("absent")) is None

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import httpx
 import pytest
@@ -15,7 +19,7 @@ from penstock.errors import ServiceError
 from penstock.serve.engine import EngineAddress
 from penstock.serve.lease import Lease, shared_state
 from penstock.serve.orders import Forwarding, Leader, Orders
-from penstock.serve.service import Service, announce, open_engines
+from penstock.serve.service import Service, address_file, announce, beside, open_engines
 from penstock.store import SqliteStore
 from serve_helpers import Served, store_with_queries, wait_for
 
@@ -182,6 +186,32 @@ def test_a_service_over_a_store_forwards_to_the_application_that_serves_beside_i
         engines[0].store.close()
         ((query, goal, asked_by),) = engine.controls.goals
         assert (query, goal.minimum_accuracy, asked_by) == (NAMES[1], 0.25, f"order {answer['order_id']}")
+
+
+def test_where_an_application_serves_is_written_through_no_link(tmp_path: Path) -> None:
+    """A link that was planted under a name which can be guessed has nobody's file emptied, and nothing is left over."""
+    letter, store = tmp_path / "letter", tmp_path / "app.db"
+    letter.write_text("dear", encoding="utf-8")
+    planted = [tmp_path / "app.db.serve", tmp_path / f"app.db.serve.{os.getpid()}"]
+    for link in planted:
+        link.symlink_to(letter)
+    service = SimpleNamespace(url="http://127.0.0.1:1", token_file=tmp_path / "token")
+    announce(store, cast("Service", service))
+    assert letter.read_text(encoding="utf-8") == "dear"
+    found = address_file(store)
+    assert not found.is_symlink()
+    assert stat.S_IMODE(found.stat().st_mode) == 0o600
+    assert beside(store) == EngineAddress("http://127.0.0.1:1", str(tmp_path / "token"))
+    assert set(tmp_path.iterdir()) == {letter, *planted}
+
+
+def test_an_address_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Where the name is taken by a directory, half a file does not stay beside it."""
+    address_file(tmp_path / "app.db").mkdir()
+    service = SimpleNamespace(url="http://127.0.0.1:1", token_file=tmp_path / "token")
+    with pytest.raises(OSError, match="directory"):
+        announce(tmp_path / "app.db", cast("Service", service))
+    assert [each.name for each in tmp_path.iterdir()] == ["app.db.serve"]
 
 
 def test_stores_of_a_directory_go_by_names_that_differ(tmp_path: Path) -> None:

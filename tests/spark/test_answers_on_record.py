@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,9 +10,12 @@ from typing import Any, cast
 import pytest
 
 from penstock.model.directive import Directive
+from penstock.model.shed_history import ShedHistory
 from penstock.spark.answers import Answering
 from penstock.spark.collector import REQUESTED
+from penstock.spark.directives import Answer, Question
 from penstock.spark.folders import LocalFolder
+from penstock.spark.operator_worker import costs_from_bytes
 from penstock.spark.record import BatchRecord, CheckpointRecord, SourceRange
 
 RANGE = SourceRange({"row": 10}, {"row": 20})
@@ -61,6 +65,27 @@ def test_a_batch_that_kept_everything_after_a_storm_ends_it(record: CheckpointRe
     record.put(BatchRecord(Directive(8, 0.5, 0.1), 1.0, (RANGE,)))
     confirm(record, Directive(9, everything=True))
     assert [(each.batch_id, each.sheds) for each in record.batches()] == [(7, False), (8, True), (9, False)]
+
+
+@pytest.mark.parametrize("costs", [{"another operator": b"cells"}, {"an operator": b"damaged"}, {}])
+def test_costs_under_a_wrong_name_or_damaged_are_none(record: CheckpointRecord, costs: dict[str, bytes]) -> None:
+    """An operator of which nothing is known keeps the ratio of its batch, and knows no costs: it draws uniformly."""
+    record.put(BatchRecord(Directive(7, 0.5, 0.1), 1.0, (RANGE,), None, costs))
+    watched = SimpleNamespace(
+        name="clicks", record=CheckpointRecord(record._folder), is_governed=True, is_told=True, uncommitted_batch=7,
+        answers={}, answering=threading.Lock(), query=SimpleNamespace(runId="run-1"), last_answered=None,
+        last_ratio=1.0, shed=ShedHistory(),
+        remember=lambda *_: None, planned=lambda _: None,
+    )  # fmt: skip
+    answering = Answering.__new__(Answering)
+    answering._plant = cast("Any", SimpleNamespace(find=lambda _: watched))
+    answering._loop = cast("Any", SimpleNamespace(logic=SimpleNamespace(query=lambda _: None)))
+    answering._operators = []
+    answer = answering.answer(Question("id-1", "run-1", 7, "an operator"))
+    assert answer is not None
+    assert (answer.directive.keep_ratio, answer.directive.keep_floor) == (0.5, 0.1)
+    assert costs_from_bytes(answer.costs) is None
+    assert costs_from_bytes(Answer.from_bytes(answer.to_bytes()).costs) is None
 
 
 def test_while_everything_is_kept_nothing_is_written(record: CheckpointRecord) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,16 @@ def test_the_end_of_governing_does_not_undo_what_a_batch_was_told(folder: LocalF
 
 def test_damaged_files_are_none(folder: LocalFolder, caplog: pytest.LogCaptureFixture) -> None:
     """Half a file, or one of somebody else, takes no query with it."""
-    for number, content in enumerate((b"", b"{", b"[]", b'{"directive": {"batch_id": 1}}')):
+    whole = json.loads(told(7, 0.5).to_bytes())
+    damaged = (
+        b"", b"{", b"[]", b"null", b'"text"', b"[" * 100_000, b'{"directive": {"batch_id": 1}}',
+        *(json.dumps({**whole, name: wrong}).encode() for name in ("directive", "ranges") for wrong in ([1], 1, "x", {})
+          if (name, wrong) != ("ranges", {})),
+        json.dumps({**whole, "planned_s": []}).encode(),
+        json.dumps({**whole, "directive": {**whole["directive"], "batch_id": float("inf")}}).encode(),
+        json.dumps({**whole, "directive": {**whole["directive"], "keep_ratio": None}}).encode(),
+    )  # fmt: skip
+    for number, content in enumerate(damaged):
         folder.write(f"batches/{number}.json", content)
         assert CheckpointRecord(folder).read(number) is None
     folder.write("guards/f00d.json", b"null")
@@ -64,6 +74,30 @@ def test_damaged_files_are_none(folder: LocalFolder, caplog: pytest.LogCaptureFi
     folder.write("repaid/3.json", b"{")
     assert CheckpointRecord(folder).marks() == {3: RepaidState.BEGUN}
     assert "cannot be read" in caplog.text
+
+
+def test_the_record_of_another_batch_is_none(folder: LocalFolder) -> None:
+    """A file that was copied over another says nothing of the batch by whose name it goes."""
+    folder.write("batches/7.json", told(9, 0.5).to_bytes())
+    record = CheckpointRecord(folder)
+    assert record.read(7) is None
+    assert not record.is_shedding
+
+
+@pytest.mark.parametrize("costs", [[], [1], 5, "text", None, {"wrong": 5}, {"wrong": "no base 64"}, {"wrong": None}])
+def test_damaged_costs_are_none_and_what_was_told_stands(
+    folder: LocalFolder, costs: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows are kept and repaid as the batch was told, and those operators whose costs can be read have them."""
+    whole = {**json.loads(told(7, 0.5).to_bytes()), "costs": costs}
+    folder.write("batches/7.json", json.dumps(whole).encode())
+    assert CheckpointRecord(folder).read(7) == told(7, 0.5)
+    assert "rows cannot be read" in caplog.text
+    if isinstance(costs, dict):
+        folder.write("batches/7.json", json.dumps({**whole, "costs": {**costs, "right": "Y2VsbHM="}}).encode())
+        found = CheckpointRecord(folder).read(7)
+        assert found is not None
+        assert found.costs == {"right": b"cells"}
 
 
 def test_what_is_owed_outlives_what_spark_keeps(folder: LocalFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from contextlib import closing
@@ -14,7 +15,7 @@ from penstock.model import Action, ActionKind, Mode, QueryName
 from penstock.model.decision import Govern, KeepRatio, to_action
 from penstock.report import explain
 from penstock.settings import Settings
-from penstock.store import SqliteStore, forget_old
+from penstock.store import SqliteStore, forget_old, open_reader
 from penstock.store import file as store_file
 
 if TYPE_CHECKING:
@@ -43,6 +44,57 @@ def test_a_new_store_is_its_users_own(path: Path) -> None:
             ["penstock.db", "penstock.db-shm", "penstock.db-wal", "penstock.db.lock"], 0o600
         )
     assert rights(path.parent) == 0o700
+
+
+def old_store(path: Path, mode: int) -> None:
+    """A store that an earlier version left with these rights."""
+    with SqliteStore(path) as store:
+        store.append(HOLD, time_s=1.0, mode=Mode.ACT)
+    path.chmod(mode)
+
+
+def test_a_store_that_everybody_could_read_is_restricted(path: Path) -> None:
+    """One that an earlier version left open is its user's alone from the next start on, and what was in it is there."""
+    old_store(path, 0o644)
+    names = ("penstock.db", "penstock.db-shm", "penstock.db-wal")
+    # Whoever reads it meanwhile keeps the files beside it there, with the rights that it had.
+    with open_reader(path) as reader:
+        assert len(reader.actions()) == 1
+        assert [rights(path.parent / name) for name in names] == [0o644] * 3
+        with SqliteStore(path) as store:
+            assert [record.action for record in store.actions()] == [HOLD]
+            assert [rights(path.parent / name) for name in names] == [0o600] * 3
+
+
+def test_a_store_that_is_shared_with_a_group_stays_so(path: Path) -> None:
+    """Who gave a group the right to read the file meant it."""
+    old_store(path, 0o640)
+    with SqliteStore(path):
+        assert [rights(path.parent / name) for name in ("penstock.db", "penstock.db-wal")] == [0o640] * 2
+
+
+@pytest.mark.parametrize("why", ["not ours", "refused", "without effect"])
+def test_a_store_that_cannot_be_restricted_is_used_and_told_of_once(
+    path: Path, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody else's file, or one on a file system without rights, fails nothing and is one line in the log."""
+    old_store(path, 0o644)
+
+    def chmod(*_: object, **__: object) -> None:
+        assert why != "not ours", "rights of somebody else's file are not touched"
+        if why == "refused":
+            raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("pathlib.Path.chmod", chmod)
+    if why == "not ours":
+        own = os.geteuid()
+        monkeypatch.setattr("os.geteuid", lambda: own + 1)
+    for _ in range(2):
+        with SqliteStore(path) as store:
+            store.append(HOLD, time_s=2.0, mode=Mode.ACT)
+    (line,) = [record.getMessage() for record in caplog.records if "everybody" in record.getMessage()]
+    assert str(path) in line
+    assert "chmod 600" in line
 
 
 def test_directories_that_are_there_keep_their_rights(tmp_path: Path) -> None:

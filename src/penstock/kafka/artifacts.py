@@ -11,11 +11,11 @@ import os
 import subprocess
 import tempfile
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import ArtifactError
+from penstock.extras import SPARK_REMEDY, spark_version
 from penstock.process.java import required_java, spark_jars
 
 if TYPE_CHECKING:
@@ -97,22 +97,33 @@ def cache_directory(environment: Mapping[str, str] | None = None) -> Path:
     return Path(surroundings.get("XDG_CACHE_HOME") or Path.home() / _DEFAULT_DIRECTORY) / "penstock"
 
 
-def connector_set(spark_version: str | None = None) -> ArtifactSet:
+def connector_set(version: str | None = None) -> ArtifactSet:
     """The connector for a version of Spark, by default for the PySpark that is installed.
+
+    A version without a line of its own gets the newest connector that differs from it in the last number only: such
+    releases of Spark mend faults, and keep what a connector calls.
 
     Examples
     --------
     >>> connector_set("4.2.0").artifacts[0].name
     'spark-sql-kafka-0-10_2.13'
+    >>> connector_set("4.2.3").name
+    'spark-kafka-connector-4.2.0'
     """
-    version = spark_version or metadata.version("pyspark")
-    if version not in CONNECTORS:
-        known = ", ".join(sorted(CONNECTORS))
+    found = version or spark_version()
+    if found is None:
+        raise ArtifactError(f"no PySpark is installed that a Kafka connector could be for: {SPARK_REMEDY}")
+    alike = [known for known in CONNECTORS if known.split(".")[:2] == found.split(".")[:2]]
+    if not alike:
         raise ArtifactError(
-            f"no Kafka connector is known for Spark {version} (known: {known}): put the one of your distribution on "
-            "spark.jars.packages yourself"
+            f"no Kafka connector is known for Spark {found} (known: {', '.join(sorted(CONNECTORS))}): put the one of "
+            "your distribution on spark.jars.packages yourself"
         )
-    return CONNECTORS[version]
+    return CONNECTORS[found if found in CONNECTORS else max(alike, key=_numbers)]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split(".") if number.isdigit())
 
 
 def resolved(wanted: ArtifactSet, cache: Path | None = None) -> list[Path]:

@@ -6,8 +6,10 @@ import html
 import json
 import logging
 import os
+import tempfile
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.errors import PenstockError, ServiceError
@@ -22,7 +24,6 @@ from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from prometheus_client import CollectorRegistry
 
@@ -177,11 +178,17 @@ def announce(store: Path, service: Service) -> None:
     """Write down where an application serves, so that a service over its store can forward wishes to it."""
     path = address_file(store)
     text = json.dumps({"url": service.url, "token_file": str(service.token_file.resolve()), "pid": os.getpid()})
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    new.replace(path)
+    # A name that nobody can guess, and a file that is new: a link that was planted under a name known beforehand would
+    # have whatever it leads to emptied.
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    new = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
 
 
 def beside(store: Path) -> EngineAddress | None:

@@ -41,6 +41,8 @@ _SUFFIX = ".json"
 _CLEAN_EVERY = 50
 """Files are looked through for old ones each time that so many were written."""
 _DAY_S = 86_400.0
+_DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""What reading a file raises that is half a file, or of somebody else: another type in it, a number without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,9 @@ class BatchRecord:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> BatchRecord:
-        """Read what :meth:`to_bytes` wrote; ValueError, TypeError or KeyError for anything else.
+        """Read what :meth:`to_bytes` wrote; an error of reading for anything else.
+
+        Costs that cannot be read are left out: what the batch was told holds without them.
 
         Examples
         --------
@@ -112,7 +116,7 @@ class BatchRecord:
             planned_s=float(values["planned_s"]),
             ranges=tuple(SourceRange(start, end) for start, end in values["ranges"]),
             guard=values["guard"],
-            costs={str(name): base64.b64decode(text, validate=True) for name, text in values["costs"].items()},
+            costs=_costs(values["costs"]),
         )
 
 
@@ -160,9 +164,12 @@ class CheckpointRecord:
         content = self._folder.read(_batch_name(batch_id))
         if content is None:
             return None
+        found: BatchRecord | None
         try:
             found = BatchRecord.from_bytes(content)
-        except (ValueError, TypeError, KeyError):
+        except _DAMAGED:
+            found = None
+        if found is None or found.batch_id != batch_id:
             logger.warning("what batch %d was told cannot be read: %.80r", batch_id, content)
             return None
         with self._lock:
@@ -230,7 +237,7 @@ class CheckpointRecord:
         content = None if fingerprint is None else self._folder.read(f"{_GUARDS}/{fingerprint}{_SUFFIX}")
         try:
             return None if content is None else GuardSpec.from_json(content)
-        except (ValueError, TypeError, KeyError):
+        except _DAMAGED:
             logger.warning("guard %s cannot be read: %.80r", fingerprint, content)
             return None
 
@@ -250,7 +257,7 @@ class CheckpointRecord:
     def _mark(self, batch_id: int) -> RepaidState:
         try:
             return RepaidState(json.loads(self._folder.read(f"{_REPAID}/{batch_id}{_SUFFIX}") or b"")["state"])
-        except (ValueError, TypeError, KeyError):
+        except _DAMAGED:
             return RepaidState.BEGUN
 
     # What is old
@@ -293,6 +300,20 @@ class CheckpointRecord:
 def with_costs(record: BatchRecord, name: str, costs: bytes) -> BatchRecord:
     """The same with what an operator was told of the costs of its rows."""
     return replace(record, costs={**record.costs, name: costs})
+
+
+def _costs(found: Any) -> dict[str, bytes]:  # noqa: ANN401 - whatever JSON has there
+    """Costs by the operator's name, as far as they can be read."""
+    if not isinstance(found, dict):
+        logger.warning("what operators were told of the costs of their rows cannot be read: %.80r", found)
+        return {}
+    costs: dict[str, bytes] = {}
+    for name, text in found.items():
+        try:
+            costs[name] = base64.b64decode(text, validate=True)
+        except _DAMAGED:
+            logger.warning("what operator %s was told of the costs of its rows cannot be read: %.80r", name, text)
+    return costs
 
 
 def _batch_name(batch_id: int) -> str:

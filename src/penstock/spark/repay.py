@@ -206,7 +206,9 @@ class Repay:
         """The rows that one batch dropped, as they came to the guard."""
         record = self.record.read(batch_id)
         if record is None or not record.ranges:
-            raise RepayError(f"batch {batch_id} has no offsets on record: pass partial=True to go on without it")
+            raise RepayError(
+                f"batch {batch_id} has no offsets on record: pass partial=True to go on without it", may_pass=True
+            )
         spec = self._spec(record)
         rows = self._source(record).rows(record.ranges[0])
         if self._prepare is not None:
@@ -227,7 +229,9 @@ class Repay:
             )
             raise RepayError(
                 f"{len(lost)} of {len(found)} batches cannot be repaid in full, the first is batch {first.batch_id}: "
-                f"{why}; choose a later time with since=, or pass partial=True to repay what is there"
+                f"{why}; choose a later time with since=, or pass partial=True to repay what is there",
+                # Of a batch that was not answered it is known as soon as its report has come.
+                may_pass=all(each.state is RepayState.UNCLEAR for each in lost),
             )
         wanted = {RepayState.OWED, RepayState.BEGUN, RepayState.GONE}
         return [each.batch_id for each in found if each.state in wanted]
@@ -286,7 +290,10 @@ def checkpoint_of(store: Store, query: str) -> str:
     query_id = str(started[-1].action.details.get("query_id", "")) if started else ""
     found = dict(store.messages(query_id)).get(_CHECKPOINT) if query_id else None
     if found is None:
-        raise RepayError(f"the store does not know where query {query!r} keeps its checkpoint: pass its location")
+        # A query that has not started yet will tell.
+        raise RepayError(
+            f"the store does not know where query {query!r} keeps its checkpoint: pass its location", may_pass=True
+        )
     return found
 
 

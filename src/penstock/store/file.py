@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
+import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -13,10 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+logger = logging.getLogger("penstock")
+
 BUSY_TIMEOUT_S = 1.0
 """How long one step waits for another program that holds the file; once it has waited, later steps do not."""
 
 _PRIVATE_FILE, _PRIVATE_DIRECTORY = 0o600, 0o700
+_SQLITE_SUFFIXES = ("-wal", "-shm")
+_warned: set[Path] = set()
+"""Stores that everybody may read and that could not be restricted: told once in a process."""
 
 REMEDIES: dict[int, str] = {
     sqlite3.SQLITE_NOTADB: "it is not an SQLite file and is left as it is; use another store path",
@@ -66,10 +73,43 @@ def file_id(path: Path) -> tuple[int, int] | None:
 def make_private(path: Path) -> None:
     """Make the file before SQLite does, for this user alone: reasons and names in it are nobody else's.
 
-    One that is there keeps the rights that it has; SQLite gives the files beside it the same.
+    SQLite gives the files beside it the same rights. A file that is there and that everybody may read is restricted,
+    and so are those beside it; one that only a group of its owner's choice may read stays as it is. What cannot be
+    restricted is told in the log, once, and used all the same.
     """
-    with suppress(FileExistsError):
+    try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE_FILE))
+    except FileExistsError:
+        open_to_all = [each for each in (path, *_beside(path)) if not _restrict(each)]
+        if open_to_all and path not in _warned:
+            _warned.add(path)
+            logger.warning(
+                "everybody on this machine may read %s, and that cannot be changed: chmod 600 it as its owner, or use "
+                "another store path",
+                ", ".join(map(str, open_to_all)),
+            )
+
+
+def _beside(path: Path) -> list[Path]:
+    return [path.with_name(path.name + suffix) for suffix in _SQLITE_SUFFIXES]
+
+
+def _restrict(path: Path) -> bool:
+    """Take the rights of others from a file that is this user's; says whether they have none."""
+    # By name: opening the file and closing it again would drop the locks that SQLite holds in this process.
+    with suppress(OSError):
+        if _is_open_to_all(path) and path.stat().st_uid == os.geteuid():
+            path.chmod(_PRIVATE_FILE)
+    try:
+        return not _is_open_to_all(path)
+    except OSError:
+        # One that is not there is not open, and one that cannot even be looked at is for SQLite to complain about.
+        return True
+
+
+def _is_open_to_all(path: Path) -> bool:
+    """Whether users who are neither its owner nor of its group may do anything with a file."""
+    return bool(path.stat().st_mode & stat.S_IRWXO)
 
 
 def make_directory(directory: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.console import AsJson, print_json, print_table
+from penstock.errors import InvalidProfileError
 from penstock.extras import require
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     Row = dict[str, float | int | str | bool | None]
 
 _WORLD_CUP = "rates/wc98_day73_semifinal_0707.rate.csv"
-_DEFAULT_TRACES = "../shared/traces"
+_TRACES_VARIABLE = "PENSTOCK_TRACES"
+_REMEDY = f"with --traces or {_TRACES_VARIABLE}"
 _MODEL_HOURS = 24.0
 """Of each load: enough for the model to be trained, and a day."""
 
@@ -34,7 +36,7 @@ def elastic(
     ] = False,
     traces: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder with rates, tcpd and nab; default: PENSTOCK_TRACES."),
+        typer.Option(metavar="DIR", help="Folder with rates, tcpd and nab; default: PENSTOCK_TRACES, else none."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of arrivals and batch times.")] = 1,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for charts (PNG).")] = None,
@@ -43,7 +45,8 @@ def elastic(
     """Repeat the experiments of the thesis on elasticity: exploration, optimal control, World Cup load, own cost.
 
     Without an option all four run; --changes, --gains, --load and --model run that part alone. The World Cup load is a
-    recorded semi-final where the folder of traces has it, and a drawn stand-in elsewhere.
+    recorded semi-final where the folder of traces has it, and a drawn stand-in elsewhere. --changes and --model need
+    that folder.
 
     For example:
       penstock experiment elastic --out artifacts/elastic
@@ -52,15 +55,16 @@ def elastic(
       penstock experiment elastic --model --traces traces
     """
     require("research", "penstock experiment")
-    folder = traces or Path(os.environ.get("PENSTOCK_TRACES", _DEFAULT_TRACES))
+    told = os.environ.get(_TRACES_VARIABLE)
+    folder = traces or (Path(told) if told else None)
     if changes:
         from penstock.research.change_experiment import score_changes  # noqa: PLC0415 - imports river
 
-        _show("changes", {"rows": score_changes(folder, say=_say)}, as_json=as_json)
+        _show("changes", {"rows": score_changes(_needed("--changes", folder), say=_say)}, as_json=as_json)
     elif gains:
         _show("gains", {"rows": _gains(seed)}, as_json=as_json)
     elif model:
-        _show("model", {"rows": _model(folder, seed)}, as_json=as_json)
+        _show("model", {"rows": _model(_needed("--model", folder, "rates"), seed)}, as_json=as_json)
     elif load:
         _show("load", {"rows": _cost()}, as_json=as_json)
     else:
@@ -68,7 +72,19 @@ def elastic(
         _show("paper", document, as_json=as_json)
 
 
-def _paper(folder: Path, seed: int, out: Path | None) -> dict[str, object]:
+def _needed(option: str, folder: Path | None, inside: str = "") -> Path:
+    """The folder of traces, of what cannot do without."""
+    if folder is None:
+        raise InvalidProfileError(
+            f"{option} reads recorded series: name their folder with --traces or {_TRACES_VARIABLE}"
+        )
+    wanted = folder / inside
+    if not wanted.is_dir():
+        raise InvalidProfileError(f"folder {str(wanted)!r} of recorded series does not exist: name another {_REMEDY}")
+    return wanted
+
+
+def _paper(folder: Path | None, seed: int, out: Path | None) -> dict[str, object]:
     from penstock.research.elastic import (  # noqa: PLC0415 - compiles on first use
         LIMIT,
         compare_gaussian,
@@ -83,7 +99,8 @@ def _paper(folder: Path, seed: int, out: Path | None) -> dict[str, object]:
     _say("gaussian load, optimal control against reactive")
     gaussian = compare_gaussian(explored, seed=seed)
     table = _world_cup(folder)
-    _say("World Cup load, " + ("recorded" if table is not None else f"a stand-in, because {folder} has no recording"))
+    missing = "no folder of traces is named (--traces)" if folder is None else f"{folder} has no recording"
+    _say("World Cup load, " + ("recorded" if table is not None else f"a stand-in, because {missing}"))
     world_cup = compare_world_cup(table, seed=seed)
     stability = learned.stability
     exploration = {
@@ -108,15 +125,15 @@ def _paper(folder: Path, seed: int, out: Path | None) -> dict[str, object]:
     return {"exploration": exploration, "world_cup_recorded": table is not None, "charts": charts, "rows": rows}
 
 
-def _world_cup(folder: Path) -> NDArray[np.float64] | None:
+def _world_cup(folder: Path | None) -> NDArray[np.float64] | None:
     """The three hours around the highest minute of a recorded match day."""
     import numpy as np  # noqa: PLC0415 - help must not wait for numpy
 
     from penstock.sim.rate_traces import trace_rates  # noqa: PLC0415 - as above
     from penstock.spark.trace import read_trace_text  # noqa: PLC0415 - as above
 
-    path = folder / _WORLD_CUP
-    if not path.exists():
+    path = None if folder is None else folder / _WORLD_CUP
+    if path is None or not path.exists():
         return None
     rates = trace_rates("world cup", read_trace_text(str(path))).rates
     peak = int(np.argmax(rates))
@@ -156,7 +173,7 @@ def _model(folder: Path, seed: int) -> list[Row]:
 
     loads = [
         trace_rates(path.name.split(".")[0], read_trace_text(str(path)), gaps="hold", hours=_MODEL_HOURS)
-        for path in find_traces([folder / "rates"])
+        for path in find_traces([folder])
     ]
     return model_worth(loads, Calibration(), ReplaySettings(seed=seed), progress=_say)
 
