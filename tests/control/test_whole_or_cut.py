@@ -24,9 +24,7 @@ def learned(overhead_s: float, read_s: float, work_s: float) -> BatchTimeModel:
 def planned(rows_per_s: float, waited_s: float, *, batch_s: float = 2.4) -> PlannedLoad:
     """A batch of all that came in so long."""
     rows = rows_per_s * waited_s
-    return PlannedLoad(
-        7, 100.0, rows, rows, rows_per_s, waited_s, batch_s=batch_s, tells_arrival=True, in_time_s=batch_s
-    )
+    return PlannedLoad(7, 100.0, rows, rows, rows_per_s, waited_s, batch_s=batch_s, tells_arrival=True)
 
 
 def test_rows_are_dropped_where_that_makes_room() -> None:
@@ -50,13 +48,27 @@ def test_what_saves_time_is_dropped_though_no_row_is_in_time() -> None:
     assert choose_keep_ratio(model, behind, **GOAL).ratio < 0.2
 
 
-def test_a_cut_is_tried_where_whole_batches_may_be_the_worse_way_and_not_twice_in_a_row() -> None:
-    """Whole batches of one size leave open what a cut would save; one that is late asks, the next one waits."""
+def test_what_is_open_counts_for_as_much_as_it_is_likely() -> None:
+    """Whole batches of one size leave open what a cut would save: more of them are late, and the next one is cut."""
     model = BatchTimeModel()
     for _ in range(12):
         model.update(200_000, 200_000, 4.4)
-    late = planned(45_000.0, 4.4, batch_s=2.4)
-    tried = choose_keep_ratio(model, late, **GOAL)
-    assert tried.is_doubtful
-    assert tried.ratio < 1.0
-    assert not choose_keep_ratio(model, late, may_doubt=False, **GOAL).is_doubtful
+    late = planned(46_000.0, 4.4, batch_s=2.4)
+    assert choose_keep_ratio(model, late, may_doubt=False, **GOAL).ratio < 1.0
+
+
+@pytest.mark.parametrize(("overhead_s", "is_cut"), [(2.3, False), (0.3, True)])
+def test_whole_batches_stay_where_overhead_is_what_they_take(overhead_s: float, *, is_cut: bool) -> None:
+    """Batches of 2.7 s that hold 30,000 rows: cut where rows are most of that, and kept whole where overhead is."""
+    row_s = (2.7 - overhead_s) / 30_000
+    model = learned(overhead_s, read_s=0.03 * row_s, work_s=0.97 * row_s)
+    load = planned(30_000 / 2.7 * (1.0 if overhead_s > 2.0 else 1.3), 2.7)
+    assert (choose_keep_ratio(model, load, may_doubt=False, **GOAL).ratio < 1.0) is is_cut
+
+
+def test_a_longer_cut_is_made_where_a_short_one_has_no_room() -> None:
+    """With an overhead of half the goal, batches that leave hardly a row late have next to no room for rows."""
+    model = learned(2.3, read_s=0.5e-6, work_s=19.5e-6)
+    choice = choose_keep_ratio(model, planned(150_000.0, 3.4), may_doubt=False, **GOAL)
+    assert choice.predicted_s > 3.0
+    assert choice.late_rows > 0

@@ -167,9 +167,9 @@ def test_the_batch_of_which_least_is_known_is_not_believed_most() -> None:
     model.update(17_064, 8_792, 3.6)
     # Two batches, 7,000 rows apart, that may each be off by 0.35 s: half of a second over that.
     assert model.row_error_s > 0.5 * 0.5 / 7_000
-    doubted = model.costs_if(-1.5)
+    beliefs = model.beliefs
+    doubted = beliefs.mean(beliefs.works_s + beliefs.reads_s < 0.5 * model.costs.row_s)
     assert doubted.overhead_s > model.overhead_s
-    assert doubted.row_s < model.costs.row_s
 
 
 def test_rows_that_cost_nothing_but_their_reading_are_soon_seen_to() -> None:
@@ -180,7 +180,7 @@ def test_rows_that_cost_nothing_but_their_reading_are_soon_seen_to() -> None:
     model = BatchTimeModel()
     for rows in (1_000, 4_000, 16_000, 64_000, 30_000, 60_000):
         model.update(rows, rows, 0.2 + rows * 20e-6)
-    assert model.read_cost_s < 0.2 * model.costs.row_s
+    assert model.read_cost_s < 0.3 * model.costs.row_s
     for kept_rows in (30_000, 60_000, 30_000, 60_000):
         model.update(60_000, kept_rows, 1.4)
     assert model.read_cost_s > 0.8 * model.costs.row_s

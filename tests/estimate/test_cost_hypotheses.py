@@ -31,8 +31,11 @@ def test_batches_of_one_size_leave_the_division_open_for_ever() -> None:
     assert model.row_error_s > 0.5 * model.costs.row_s
     assert not model.is_told_apart
     assert model.predict_s(50_000, 50_000) == pytest.approx(0.85, rel=0.1)
-    for errors in (-1.0, 1.0):
-        assert model.costs_if(errors).predict_s(50_000, 50_000) == pytest.approx(0.85, rel=0.1)
+    beliefs = model.beliefs
+    cheap = beliefs.works_s + beliefs.reads_s < 0.5 * model.costs.row_s
+    for part in (cheap, ~cheap):
+        assert beliefs.weights[part].sum() > 0.1
+        assert beliefs.mean(part).predict_s(50_000, 50_000) == pytest.approx(0.85, rel=0.1)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -45,7 +48,7 @@ def test_a_large_scatter_is_not_a_machine_that_jumps(seed: int) -> None:
         model.update(rows, rows, batch_s)
         rows = round(18_000 * batch_s)
     assert model.relative_noise == pytest.approx(0.3, rel=0.35)
-    assert model.row_error_s > model.costs.row_s
+    assert model.row_error_s > 0.8 * model.costs.row_s
     assert not model.is_told_apart
 
 

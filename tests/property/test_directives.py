@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidGoalError
@@ -411,6 +411,7 @@ directives_of = st.builds(
 
 
 @given(directives_of, st.none() | st.binary(max_size=100))
+@example(Directive(0, 0.5, 1.0, 0.0), None)  # a floor above the ratio: late rows stay, others are dropped
 def test_what_is_sent_is_what_is_read(directive: Directive, costs: bytes | None) -> None:
     """Directives, answers and questions come back as they went, to the last bit."""
     assert Directive.from_json(directive.to_json()) == directive

@@ -208,7 +208,7 @@ class EngineCoordinator:
         ...         batch = {"read_rows": rows, "kept_rows": rows, "core_s": 0.001 * rows}
         ...         engine.observe_batch(name, goal, float(second), 1_500.0, batch_s=2.0, **batch)
         >>> round(engine.contention_correction(high, 5.0), 2), round(engine.contention_correction(low, 5.0), 2)
-        (0.86, 1.0)
+        (0.84, 1.0)
         """
         active = self._active(now_s)
         others = {name: load for name, load in active.items() if name != query}

@@ -106,7 +106,9 @@ class _InTimeRates:
         alone_s = np.where(work < 1.0, beliefs.overheads_s / np.maximum(1.0 - work, _TINY), np.inf)
         batch_s = np.where(alone_s < interval_s, beliefs.overheads_s + work * interval_s, alone_s)
         curve_s = np.linspace(0.0, self.goal.latency_s, _RATES)
-        in_time = [1.0 - late_part(max(each, interval_s), each, self.goal.latency_s, self.goal.noise) for each in curve_s]
+        in_time = [
+            1.0 - late_part(max(each, interval_s), each, self.goal.latency_s, self.goal.noise) for each in curve_s
+        ]
         return rate * np.interp(batch_s, curve_s, in_time, right=0.0)
 
     def _cut(self) -> NDArray[np.float64]:

@@ -160,7 +160,7 @@ class Directive:
         if self.everything:
             return 1.0
         ratio = min(1.0, self.keep_ratio)
-        return ratio if self.late_before_s is None else max(self.keep_floor, LATE_PART * ratio)
+        return ratio if self.late_before_s is None else min(ratio, max(self.keep_floor, LATE_PART * ratio))
 
     def added_to(self, history: ShedHistory, now_s: float) -> ShedHistory:
         """When rows were dropped, with a batch that is told this.
