@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -194,7 +193,7 @@ class BatchTimeModel:
         """What batches cost, by all that is known."""
         return BatchCosts(self.overhead_s, self.read_cost_s, self.work_cost_s)
 
-    @cached_property
+    @property
     def beliefs(self) -> CostBeliefs:
         """All that batches may cost, by what was seen of them."""
         more = math.exp(self.relative_noise**2 / 2.0)
@@ -230,11 +229,9 @@ class BatchTimeModel:
         if kept_rows <= 0 or duration_s <= 0:
             return
         if self._hypotheses.is_blank:
-            self.__dict__.pop("beliefs", None)
             self._hypotheses.observe(read_rows, kept_rows, duration_s)
             self._state = evolve(self._state, costs=self._hypotheses.snapshot(), batches=1)
             return
-        self.__dict__.pop("beliefs", None)
         self._hypotheses.move(self._drift.speed, self._drift.cost)
         error, unknown = self._hypotheses.surprise(read_rows, kept_rows, duration_s)
         self._hypotheses.observe(read_rows, kept_rows, duration_s)
@@ -263,7 +260,6 @@ class BatchTimeModel:
         """
         if not self._state.batches:
             return
-        self.__dict__.pop("beliefs", None)
         self._hypotheses.rescale_rows(factor, doubt=_RESCALED_DOUBT * abs(math.log(factor)))
         self._state = evolve(self._state, costs=self._hypotheses.snapshot())
 
