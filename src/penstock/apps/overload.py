@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from penstock.spark.govern import GovernedWriter
 
 _CAPACITY_BACKLOG_ROWS = 500_000_000
-_CAPACITY_FIRST_ROWS = 150_000
+_CAPACITY_FIRST_ROWS = 60_000
 CALM_S, CALM_LOAD, CALM_BACKLOG_S = 22.0, 0.4, 2.0
 PLAIN_CALM_S, WARM_UP_S = 10.0, 12.0
 """The plain pipeline is warm from the measuring of its capacity; the guarded one is other code, and has yet to be."""

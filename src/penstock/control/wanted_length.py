@@ -73,10 +73,14 @@ class WantedLength:
     def cut_s(self, model: BatchTimeModel) -> float:
         """How long a batch is made that drops rows: in time, or as long as has most rows in time.
 
+        The most useful length counts only where it is more than half of the goal, that is with an overhead of more than
+        a third of it: below that it knows nothing of scatter, and would make a scattering query late for a few rows.
         What must be read takes what it takes: such a batch is longer by itself, and is not filled with kept rows on top
         of that.
         """
-        return max(self.in_time_s(model), useful_length_s(self.goal_s, model.overhead_s, 0.0))
+        in_time_s = self.in_time_s(model)
+        useful_s = useful_length_s(self.goal_s, model.overhead_s, 0.0)
+        return max(in_time_s, useful_s) if useful_s > self.goal_s / 2.0 else in_time_s
 
     def _needed_s(self, model: BatchTimeModel, arrival_rows_per_s: float, keep_floor: float | None) -> float:
         """What it takes to keep up, once that is known."""
