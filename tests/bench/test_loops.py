@@ -97,3 +97,19 @@ def test_a_cut_that_met_a_spell_does_not_make_the_next_ones_longer() -> None:
     """What one cut tells of reading is not yet a reason for batches beyond what is in time."""
     found = run_loops([LoopCase(0.5, 0.12, 5.0, "spells", seed) for seed in range(6)], processes=1)
     assert max(result.p95_s for result in found) <= 5.0
+
+
+def test_with_costs_known_only_luck_makes_rows_late() -> None:
+    """The law told the truth keeps what fits with few late rows, whatever the overhead, the scatter and the speed."""
+    for overhead_s, noise, disturbance in ((0.2, 0.05, "none"), (1.0, 0.3, "none"), (0.5, 0.12, "spells")):
+        result = run_loop(LoopCase(overhead_s, noise, 3.0, disturbance, seed=1))
+        assert result.known_late_ratio <= 0.03
+        assert 0.9 <= result.known_kept_of_fitting_ratio <= 1.05
+        assert result.known_p95_s <= 5.0
+
+
+def test_accidents_make_rows_late_even_with_costs_known() -> None:
+    """The batch that meets one was planned before anybody could know."""
+    results = run_loops([LoopCase(0.5, 0.05, 3.0, "accidents", seed) for seed in (0, 1)], processes=1)
+    assert max(result.known_late_ratio for result in results) > 0.02
+    assert min(result.known_useful_rows_per_s for result in results) > 0.0

@@ -1,7 +1,8 @@
 """The fast tier in virtual time: steps of load on machines of any overhead, scatter and disturbance.
 
-Each run is the loop that governs live queries, on the simulated engine, beside the same query without it. *What fits*
-is what somebody who knows costs, speed and load of every second could keep: batches as long as the scatter allows.
+Each run is the loop that governs live queries, on the simulated engine, beside the same query without it, and beside
+the same law told what batches cost at every moment (:mod:`~penstock.bench.known_costs`). *What fits* is what somebody
+who knows costs, speed and load of every second could keep: batches as long as the scatter allows, and no accidents.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.bench.known_costs import InformedLoop
 from penstock.control.batch_length import longest_in_time_s
-from penstock.model import Application, Goal
-from penstock.testing import SimulatedQuery, simulate
+from penstock.estimate.batch_costs import BatchCosts
+from penstock.model import Application, Goal, QueryName
+from penstock.testing import SimulatedEngine, SimulatedQuery, simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,6 +31,7 @@ LATE_RATIO = 0.02
 _COST_S, _READ_PART, _FLOOR = 13e-6, 0.03, 0.01
 _LEAST_WORK_S = 1e-12
 _STEP_S, _END_S = 40.0, 160.0
+_TICK_S = 0.01
 _NAME = "query"
 _SLOWER = 1.7
 """What a neighbour that takes one of two cores costs: less than half of the speed, for tasks are not all of a batch."""
@@ -58,7 +62,7 @@ class LoopCase:
 
 @dataclass(frozen=True, slots=True)
 class LoopResult:
-    """What became of the rows of one closed loop, after the step."""
+    """What became of the rows of one closed loop, after the step; ``known_*`` if costs need not be learned."""
 
     case: LoopCase
     late_ratio: float
@@ -67,12 +71,24 @@ class LoopResult:
     useful_rows_per_s: float
     plain_useful_rows_per_s: float
     p95_s: float
+    known_late_ratio: float
+    known_kept_of_fitting_ratio: float
+    known_useful_rows_per_s: float
+    known_p95_s: float
 
     @property
     def of_plain(self) -> float:
         """Rows out in time each second, over those of the same query alone; without bound where that has none."""
+        return self._of_plain(self.useful_rows_per_s)
+
+    @property
+    def known_of_plain(self) -> float:
+        """The same, if costs need not be learned."""
+        return self._of_plain(self.known_useful_rows_per_s)
+
+    def _of_plain(self, useful_rows_per_s: float) -> float:
         plain = self.plain_useful_rows_per_s
-        return self.useful_rows_per_s / plain if plain > 0 else float("inf")
+        return useful_rows_per_s / plain if plain > 0 else float("inf")
 
 
 def step_cases(seeds: int) -> list[LoopCase]:
@@ -110,10 +126,10 @@ def run_loop(case: LoopCase) -> LoopResult:
         noise=case.noise, seed=case.seed, backlog_rows=2 * capacity, has_guard=True, warm_up=3.0,
         accident_ratio=_ACCIDENTS if case.disturbance == "accidents" else 0.0,
     )  # fmt: skip
-    governed = _run(query, {_NAME: Goal(latency=GOAL_S, minimum_accuracy=_FLOOR)})
-    plain = _run(query, {})
+    governed, plain, known = _governed(query), _plain(query), _known(query, case, rate, speed)
     kept, late, p95_s = _after_step(governed)
     plain_kept, plain_late, _ = _after_step(plain)
+    known_kept, known_late, known_p95_s = _after_step(known)
     span_s = _END_S - _STEP_S
     fitting = _fitting_rows_per_s(case, rate, speed)
     return LoopResult(
@@ -124,6 +140,10 @@ def run_loop(case: LoopCase) -> LoopResult:
         useful_rows_per_s=(kept - late) / span_s,
         plain_useful_rows_per_s=(plain_kept - plain_late) / span_s,
         p95_s=p95_s,
+        known_late_ratio=known_late / max(1.0, known_kept),
+        known_kept_of_fitting_ratio=known_kept / span_s / fitting,
+        known_useful_rows_per_s=(known_kept - known_late) / span_s,
+        known_p95_s=known_p95_s,
     )
 
 
@@ -160,6 +180,11 @@ def _figures(found: Sequence[LoopResult]) -> dict[str, object]:
         "runs_within_goal": sum(result.p95_s <= GOAL_S for result in found),
         "latency_p95_s_mean": float(np.mean([result.p95_s for result in found])),
         "latency_p95_s_max": float(np.max([result.p95_s for result in found])),
+        "known_late_ratio_mean": float(np.mean([result.known_late_ratio for result in found])),
+        "known_kept_of_fitting_ratio_mean": float(np.mean([result.known_kept_of_fitting_ratio for result in found])),
+        "known_useful_of_plain_ratio_min": float(min(result.known_of_plain for result in found)),
+        "known_runs_below_plain": sum(result.known_of_plain < 1.0 for result in found),
+        "known_runs_within_goal": sum(result.known_p95_s <= GOAL_S for result in found),
     }
 
 
@@ -174,20 +199,42 @@ def _capacity_rows_per_s(overhead_s: float) -> float:
     return max(1.0 - overhead_s / (GOAL_S / 2), 0.1) / _COST_S
 
 
-def _run(query: SimulatedQuery, goals: dict[str, Goal]) -> QueryRun:
+def _governed(query: SimulatedQuery) -> QueryRun:
+    goals = {_NAME: Goal(latency=GOAL_S, minimum_accuracy=_FLOOR)}
+    return _run(simulate(Application.of_goals(goals), {_NAME: query}, tick_s=_TICK_S).engine)
+
+
+def _plain(query: SimulatedQuery) -> QueryRun:
+    return _run(simulate(Application.of_goals({}), {_NAME: query}, tick_s=_TICK_S).engine)
+
+
+def _known(query: SimulatedQuery, case: LoopCase, rate: Speed, speed: Speed) -> QueryRun:
+    """By the same law, told what batches cost on average at every moment."""
+
+    def costs(now_s: float) -> BatchCosts:
+        mean, row_s = _mean_factor(case), _COST_S * speed(now_s)
+        work_s = max((1.0 - case.read_part) * row_s, _LEAST_WORK_S)
+        return BatchCosts(mean * case.overhead_s, mean * case.read_part * row_s, mean * work_s)
+
+    goal = Goal(latency=GOAL_S, minimum_accuracy=_FLOOR)
+    engine = SimulatedEngine({_NAME: query}, tick_s=_TICK_S)
+    engine.connect(InformedLoop(engine, costs, rate, goal, late_ratio=LATE_RATIO, noise=case.noise), {})
+    return _run(engine)
+
+
+def _run(engine: SimulatedEngine) -> QueryRun:
     """Run it to the end, and on until the batch that runs then is done.
 
     From the step on scatter is drawn anew: a cold start has more batches with Penstock than without, and its luck would
     be another for all that follows. So two runs that do the same have the same.
     """
-    run = simulate(Application.of_goals(goals), {_NAME: query}, tick_s=0.01)
-    found = run.query(_NAME)
+    found = engine.queries[QueryName(_NAME)]
     found.latency_s = GOAL_S
-    run.run_until(_STEP_S)
+    engine.run_until(_STEP_S)
     found.draw_anew()
-    run.run_until(_END_S)
+    engine.run_until(_END_S)
     while not found.batches or found.batches[-1].signal.finished_s < _END_S:
-        run.run_batches(_NAME, 1)
+        engine.run_batches(_NAME, 1)
     return found
 
 
@@ -227,7 +274,7 @@ def _speed(case: LoopCase) -> Speed:
 
 def _fitting_rows_per_s(case: LoopCase, rate: Speed, speed: Speed) -> float:
     length_s = longest_in_time_s(GOAL_S, 0.0, case.noise, late_ratio=LATE_RATIO)
-    mean = float(np.exp(case.noise**2 / 2))  # of the log-normal factor that batches are multiplied by
+    mean = _mean_factor(case)
     kept = []
     for now_s in np.arange(_STEP_S, _END_S):
         arrivals, row_s = rate(now_s), mean * _COST_S * speed(now_s)
@@ -235,3 +282,8 @@ def _fitting_rows_per_s(case: LoopCase, rate: Speed, speed: Speed) -> float:
         room = left / max((1.0 - case.read_part) * row_s, _LEAST_WORK_S)
         kept.append(min(arrivals, max(_FLOOR * arrivals, room)))
     return float(np.mean(kept))
+
+
+def _mean_factor(case: LoopCase) -> float:
+    """Mean of the log-normal factor that batches are multiplied by."""
+    return float(np.exp(case.noise**2 / 2))

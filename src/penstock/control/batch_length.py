@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from penstock.estimate.bisection import largest_that_holds
 
 if TYPE_CHECKING:
@@ -116,23 +118,21 @@ def length_among_jumps_s(
     >>> length_s(0.2, spells), length_s(1.0, spells), length_s(0.2, (1.0,) * 8)
     (1.85, 2.4, 2.4)
     """
-
-    def late(length_s: float) -> float:
-        wait_s = max(interval_s, length_s)
-        late_parts = (min(1.0, max(0.0, length_s * each - goal_s + wait_s) / wait_s) for each in overruns)
-        return sum(late_parts) / len(overruns)
-
-    def in_time(length_s: float) -> float:
-        return (1.0 - overhead_s / length_s) * (1.0 - late(length_s))
-
-    all_s = (min(goal_s / (1.0 + each), max(0.0, goal_s - interval_s) / each) for each in overruns)
-    lengths_s = [at_most_s, *(length_s for length_s in all_s if overhead_s < length_s < at_most_s)]
+    factors = np.array(overruns)
+    all_s = np.minimum(goal_s / (1.0 + factors), max(0.0, goal_s - interval_s) / factors)
+    lengths_s = np.append(at_most_s, all_s[(overhead_s < all_s) & (all_s < at_most_s)])
     if len(lengths_s) == 1:
         return at_most_s
-    best_s = max(lengths_s, key=in_time)
-    worthy_s = [each for each in lengths_s if each <= best_s and in_time(each) >= in_time(best_s) / WORTH]
-    steady_s = [length_s for length_s in worthy_s if late(length_s) <= late_ratio]
-    return max(steady_s) if steady_s else min(worthy_s, key=late)
+    waits_s = np.maximum(interval_s, lengths_s)
+    too_long_s = np.outer(lengths_s, factors) - (goal_s - waits_s)[:, None]
+    late = np.clip(too_long_s / waits_s[:, None], 0.0, 1.0).mean(axis=1)
+    in_time = (1.0 - overhead_s / lengths_s) * (1.0 - late)
+    best = int(np.argmax(in_time))
+    is_worthy = (lengths_s <= lengths_s[best]) & (in_time >= in_time[best] / WORTH)
+    is_steady = is_worthy & (late <= late_ratio)
+    if is_steady.any():
+        return float(lengths_s[is_steady].max())
+    return float(lengths_s[is_worthy][np.argmin(late[is_worthy])])
 
 
 def longest_wait_s(batch_s: float, goal_s: float, noise: float, *, late_ratio: float) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.control.events import BatchFinished, BatchPlanned, ExecutorsSeen, QueryStarted, WarmStart
 from penstock.model import BatchSignal, PlannedBatch, QueryName, SourceSignal
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.control.events import Event
-    from penstock.loop import Loop
     from penstock.model import Goal
     from penstock.model.decision import Decision, KeepRatio
     from penstock.sim.simulated_executors import SimulatedExecutors
@@ -35,6 +34,22 @@ if TYPE_CHECKING:
 _IDLE_POLL_S = 0.1
 _LONGEST_IDLE_S = 600.0
 _CYCLE = QueryName("")
+
+
+class Steering(Protocol):
+    """What an engine tells and asks: the loop, or whatever stands in its place."""
+
+    def handle(self, event: Event) -> object:
+        """Take note of what happened."""
+        ...
+
+    def answer(self, event: BatchPlanned) -> KeepRatio | None:
+        """What a planned batch keeps."""
+        ...
+
+    def cycle(self) -> object:
+        """Look at what is there."""
+        ...
 
 
 class SimulatedEngine:
@@ -80,7 +95,7 @@ class SimulatedEngine:
         self.pool = None if executors is None else ExecutorPool(executors)
         self._cores, self._tick_s, self._cycle_every_s = cores, tick_s, cycle_every_s
         self._core_reports_late_every, self._keeps_batches = core_reports_late_every, keeps_batches
-        self._loop: Loop | None = None
+        self._loop: Steering | None = None
         names = {stream for query in queries.values() for stream in query.writes}
         names |= {query.arrivals for query in queries.values() if isinstance(query.arrivals, str)}
         self.topics = {name: Topic() for name in sorted(names)}
@@ -99,7 +114,7 @@ class SimulatedEngine:
     # The start
 
     def connect(
-        self, loop: Loop, goals: Mapping[str, Goal], *, warm_starts: Mapping[str, WarmStart] | None = None
+        self, loop: Steering, goals: Mapping[str, Goal], *, warm_starts: Mapping[str, WarmStart] | None = None
     ) -> None:
         """Start all queries under a loop, with what earlier runs taught; one without a goal runs ungoverned."""
         self._loop = loop
