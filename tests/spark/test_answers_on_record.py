@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,8 +30,9 @@ def record(tmp_path: Path) -> CheckpointRecord:
 def confirm(record: CheckpointRecord, used: Directive) -> None:
     """Report a batch of a governed query."""
     watched = SimpleNamespace(
-        name="clicks", record=record, guard=None, is_governed=True, is_told=True, uncommitted_batch=None
-    )
+        name="clicks", record=record, guard=None, is_governed=True, is_told=True, uncommitted_batch=None,
+        answering=threading.Lock(), shed=ShedHistory(),
+    )  # fmt: skip
     observed = {"directive": used.to_array(answered=False)}
     progress = {
         "runId": "run-1",
@@ -46,7 +48,9 @@ def test_a_batch_without_an_answer_is_put_on_record_by_its_report(record: Checkp
     """It kept to what was sent along, with its floor: it is owed like any other, offsets and all."""
     record.put(BatchRecord(Directive(6, 0.5, 0.1, 1e9), 1.0, (RANGE,)))
     confirm(record, Directive(7, 0.5, 0.1))
-    assert record.read(7) == BatchRecord(Directive(7, 0.5, 0.1), 1767323045.678, (RANGE,))
+    found = record.read(7)
+    assert found is not None
+    assert replace(found, history=ShedHistory()) == BatchRecord(Directive(7, 0.5, 0.1), 1767323045.678, (RANGE,))
 
 
 def test_a_report_that_says_what_is_on_record_changes_nothing(record: CheckpointRecord) -> None:

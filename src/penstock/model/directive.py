@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 NOTHING_LATE_S = -1e15
 """A moment before which no row arrived; as an array of numbers has no place for None."""
 
-KEEP_RATIO_AT, LATE_BEFORE_AT = 0, 2
-"""Where in the array for a guard the requested ratio stands, and the moment before which rows are late."""
+KEEP_RATIO_AT, LATE_BEFORE_AT, ANSWERED_AT = 0, 2, 3
+"""Where in the array for a guard the requested ratio stands, the moment before which rows are late, and the answer."""
 
 HISTORY_AT = 5
 """Where in the array for a guard the moments of the history begin."""

@@ -47,6 +47,17 @@ class ShedHistory:
             )
         )
 
+    def merged(self, other: ShedHistory) -> ShedHistory:
+        """What either of two knows.
+
+        Examples
+        --------
+        >>> one, other = ShedHistory().with_ratio(0.3, 100.0), ShedHistory().with_ratio(0.8, 200.0)
+        >>> one.merged(other) == one.with_ratio(0.8, 200.0) == other.merged(one)
+        True
+        """
+        return ShedHistory(tuple(map(max, self.moments_s, other.moments_s)))
+
     def largest_weight(self, since_s: float) -> float:
         """The largest weight since a moment: the middle of its level, one where nothing was dropped."""
         levels = sum(moment_s >= since_s for moment_s in self.moments_s)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.control.events import BatchPlanned
 from penstock.model import PlannedBatch, SourceSignal
 from penstock.model.decision import KeepRatio
-from penstock.model.directive import Directive
+from penstock.model.directive import ANSWERED_AT, Directive
 from penstock.model.shed_history import NOTHING_SHED
-from penstock.spark import internals
+from penstock.spark import directive_task, internals
 from penstock.spark.collector import REQUESTED, observed_metrics, parse_timestamp_s
 from penstock.spark.directives import Answer, DirectiveServer
 from penstock.spark.guard_counts import counts
@@ -116,12 +116,20 @@ class Answering:
         if told is not None and told.sheds:
             internals.plan_now(watched.execution)
             self._plant.tell(watched, told)
-        else:
-            record.keep_all_after(next_batch - 1)
+            return
+        record.keep_all_after(next_batch - 1, watched.shed)
+        if watched.shed != NOTHING_SHED:
+            # Its tasks ask nobody, but rows are missing from windows that are open.
+            watched.tell_alone()
 
     def _look_up(self, watched: WatchedQuery, *, starting: bool) -> int | None:
         """The batch that comes next; with what was told last at hand. None where this Spark does not tell."""
-        if watched.record is None or Ability.PLANNED in self._plant.missing:
+        if watched.record is None:
+            return None
+        history = watched.record.history(time.time())
+        with watched.answering:
+            watched.shed = watched.shed.merged(history)
+        if Ability.PLANNED in self._plant.missing:
             return None
         next_batch = internals.next_batch(watched.execution)
         if starting:
@@ -132,9 +140,6 @@ class Answering:
 
     def introduce(self, watched: WatchedQuery, answered: Sequence[KeepRatio]) -> None:
         """Tell a query's tasks where to ask."""
-        for told in answered:
-            # When that was is not on record; windows that begin from now on have lost nothing to it.
-            watched.shed = watched.shed.with_ratio(Directive.from_decision(told).least_ratio, time.time())
         fallback = Directive.from_decision(answered[-1]) if answered else None
         self._plant.tell(watched, fallback)
 
@@ -201,7 +206,7 @@ class Answering:
         return answer
 
     def _with_history(self, watched: WatchedQuery, directive: Directive) -> Directive:
-        """What a batch is told, with when rows were dropped before it; that is sent along, and is not on its record."""
+        """What a batch is told, with when rows were dropped before it."""
         if watched.last_answered == directive.batch_id:
             return replace(directive, history=watched.shed)
         now_s = time.time()
@@ -209,16 +214,17 @@ class Answering:
         if watched.last_answered is not None and directive.batch_id > watched.last_answered + 1:
             # A batch in between got no answer, and kept what the one before it was told.
             watched.shed = watched.shed.with_ratio(watched.last_ratio, now_s)
+        watched.shed = _unheard(watched).added_to(watched.shed, now_s)
         watched.last_answered, watched.last_ratio = directive.batch_id, directive.least_ratio
         return replace(directive, history=watched.shed)
 
     def _new_record(self, watched: WatchedQuery, directive: Directive) -> BatchRecord:
         if not directive.sheds:
-            return BatchRecord(directive, time.time())
+            return BatchRecord(directive, time.time(), history=watched.shed)
         running = watched.running(directive.batch_id)
         ranges = () if running is None else tuple(SourceRange(_tree(o.start), _tree(o.end)) for o in running.offsets)
         planned_s = time.time() if running is None else running.planned_s
-        return BatchRecord(directive, planned_s, ranges, _guard_print(watched))
+        return BatchRecord(directive, planned_s, ranges, _guard_print(watched), history=watched.shed)
 
     def _costs(self, known: BatchRecord | None, name: str) -> bytes | None:
         """The costs for a batch: those on record for it, else those of now."""
@@ -243,7 +249,12 @@ class Answering:
         observed = observed_metrics(progress).get(REQUESTED)
         record, batch_id = watched.record, int(progress["batchId"])
         used = None if observed is None else _used_directive(batch_id, observed)
-        if record is None or used is None:
+        if observed is None or used is None:
+            return
+        if not observed["directive"][ANSWERED_AT]:
+            with watched.answering:
+                watched.shed = used.added_to(watched.shed, time.time())
+        if record is None:
             return
         record.tidy(time.time())
         if not watched.is_governed and watched.is_told and batch_id == watched.uncommitted_batch:
@@ -259,7 +270,7 @@ class Answering:
         planned_s = parse_timestamp_s(progress["timestamp"])
         guard = _guard_print(watched) if used.sheds else None
         costs = {} if known is None else known.costs
-        record.put(BatchRecord(used, planned_s, ranges, guard, costs))
+        record.put(BatchRecord(used, planned_s, ranges, guard, costs, watched.shed))
 
     def learn(self, progress: Mapping[str, Any]) -> None:
         """Merge what the operators of a finished batch have learned."""
@@ -278,6 +289,18 @@ def _guard_print(watched: WatchedQuery) -> str | None:
     """Fingerprint of a query's guard, which is put on record first; None where it is not known."""
     spec, record = watched.guard, watched.record
     return None if spec is None or record is None else record.put_guard(spec)
+
+
+def _unheard(watched: WatchedQuery) -> Directive:
+    """What the last batch kept to that was answered and did not hear it; its report may come after the next question.
+
+    Everything where it heard its answer, or where that is not known.
+    """
+    last = watched.last_answered
+    used = None if last is None else directive_task.told(str(watched.query.runId), last)
+    if last is None or used is None or used[ANSWERED_AT]:
+        return Directive(0, everything=True)
+    return Directive.from_array(last, used)
 
 
 def _used_directive(batch_id: int, observed: Mapping[str, Any]) -> Directive | None:

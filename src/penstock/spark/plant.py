@@ -147,7 +147,10 @@ class SparkPlant:
             self.tell(watched, Directive.from_decision(decision))
 
     def tell(self, watched: WatchedQuery, fallback: Directive | None) -> None:
-        """Tell a query's tasks where to ask, and what holds without an answer."""
+        """Tell a query's tasks where to ask, and what holds without an answer: everything is kept without a fallback.
+
+        With it goes when rows were dropped before: a batch that gets no answer gives out windows that miss them.
+        """
         watched.tell(self.endpoint, self.token, fallback, self.timeout_s)
 
     def in_force(self, decision: Decision) -> bool:

@@ -10,6 +10,9 @@ A batch that sheds has a file before it is told; so has the first one after it t
 kept everything. So a run of batches that shed always ends with a file, and where that is missing something is unclear:
 Penstock was not there, or was killed before it heard what a batch that got no answer had kept to.
 
+Every file also says when rows were dropped up to then, so that a run which begins knows all of it from the newest one,
+however many there were and whichever of them are deleted by now.
+
 Files live and die with the checkpoint. Nothing else decides what a batch that runs again keeps: neither the store, nor
 the name of the query, nor its goal. See docs/adr/0018-told-beside-the-checkpoint.md.
 """
@@ -23,9 +26,11 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from penstock.model.directive import Directive
+from penstock.model.directive import SMALLEST_RATIO, Directive
+from penstock.model.shed_history import LEVELS, NOTHING_SHED, ShedHistory
 from penstock.spark.guard_spec import GuardSpec
 
 if TYPE_CHECKING:
@@ -69,6 +74,8 @@ class BatchRecord:
         Fingerprint of the guard.
     costs
         What each operator was told of the costs of its rows, by the operator's name.
+    history
+        When batches of the query, this one included, last dropped rows.
     """
 
     directive: Directive
@@ -76,6 +83,7 @@ class BatchRecord:
     ranges: tuple[SourceRange, ...] = ()
     guard: str | None = None
     costs: dict[str, bytes] = field(default_factory=dict)
+    history: ShedHistory = NOTHING_SHED
 
     @property
     def batch_id(self) -> int:
@@ -95,6 +103,7 @@ class BatchRecord:
             "ranges": [[each.start, each.end] for each in self.ranges],
             "guard": self.guard,
             "costs": {name: base64.b64encode(content).decode() for name, content in self.costs.items()},
+            "history": list(self.history.moments_s),
         }
         return json.dumps(values).encode()
 
@@ -102,7 +111,8 @@ class BatchRecord:
     def from_bytes(cls, content: bytes) -> BatchRecord:
         """Read what :meth:`to_bytes` wrote; an error of reading for anything else.
 
-        Costs that cannot be read are left out: what the batch was told holds without them.
+        Costs that cannot be read are left out: what the batch was told holds without them. Without a history that can
+        be read anything may have been dropped before.
 
         Examples
         --------
@@ -117,6 +127,7 @@ class BatchRecord:
             ranges=tuple(SourceRange(start, end) for start, end in values["ranges"]),
             guard=values["guard"],
             costs=_costs(values["costs"]),
+            history=_history(values.get("history"), float(values["planned_s"])),
         )
 
 
@@ -187,18 +198,20 @@ class CheckpointRecord:
             follows = newest is None or newest.batch_id < record.batch_id
             if not record.sheds and follows and (newest is None or not newest.sheds):
                 return False
+            if newest is not None:
+                record = replace(record, history=record.history.merged(newest.history))
             self._folder.write(_batch_name(record.batch_id), record.to_bytes())
             if newest is None or newest.batch_id <= record.batch_id:
                 self._newest = record
             self._written += 1
         return True
 
-    def keep_all_after(self, batch_id: int) -> None:
+    def keep_all_after(self, batch_id: int, history: ShedHistory = NOTHING_SHED) -> None:
         """Nobody decides from the batch after this one on: everything is kept, unless somebody said otherwise since."""
         with self._lock:
             newest = self._newest
         if newest is not None and newest.sheds and newest.batch_id <= batch_id:
-            self.put(BatchRecord(Directive(batch_id + 1, everything=True), time.time()))
+            self.put(BatchRecord(Directive(batch_id + 1, everything=True), time.time(), history=history))
 
     def told(self, batch_id: int) -> Directive | None:
         """What a batch that runs again is to keep; None for everything.
@@ -211,6 +224,20 @@ class CheckpointRecord:
             return own.directive
         before = self.read(batch_id - 1)
         return before.directive.as_fallback(batch_id) if before is not None and before.sheds else None
+
+    def history(self, now_s: float) -> ShedHistory:
+        """When rows were dropped by whatever ran from this checkpoint before; from the newest file alone.
+
+        Where that one sheds nothing says until when: a batch without a file may have kept to the same up to now. One
+        that cannot be read may say anything.
+        """
+        newest_id = max(self._ids(_BATCHES), default=None)
+        if newest_id is None:
+            return NOTHING_SHED
+        newest = self.read(newest_id)
+        if newest is None:
+            return NOTHING_SHED.with_ratio(SMALLEST_RATIO, now_s)
+        return newest.history.with_ratio(newest.directive.least_ratio, now_s)
 
     def batches(self) -> list[BatchRecord]:
         """All that is on record, oldest first."""
@@ -314,6 +341,17 @@ def _costs(found: Any) -> dict[str, bytes]:  # noqa: ANN401 - whatever JSON has 
         except _DAMAGED:
             logger.warning("what operator %s was told of the costs of its rows cannot be read: %.80r", name, text)
     return costs
+
+
+def _history(found: Any, planned_s: float) -> ShedHistory:  # noqa: ANN401 - whatever JSON has there
+    """When rows were dropped, as far as it can be read; otherwise as thinly as can be, until the batch was planned."""
+    try:
+        moments_s = tuple(map(float, found))
+    except _DAMAGED:
+        moments_s = ()
+    if len(moments_s) != LEVELS or any(map(isnan, moments_s)):
+        return NOTHING_SHED.with_ratio(SMALLEST_RATIO, planned_s)
+    return ShedHistory(moments_s)
 
 
 def _batch_name(batch_id: int) -> str:

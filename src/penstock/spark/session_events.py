@@ -239,8 +239,10 @@ class SessionEvents:
                 return
             if watched.draws_by_chance:
                 self._loop.record([Hold(query=watched.name, cause=cause, reason=NO_IDENTITY)])
-            if watched.has_guard and self._loop.mode is Mode.ACT:
-                self._answering.introduce(watched, event.answered)
+            is_acting = self._loop.mode is Mode.ACT
+            # What earlier runs told and dropped holds also where nothing is applied.
+            if watched.has_guard and (is_acting or watched.has_past):
+                self._answering.introduce(watched, event.answered if is_acting else ())
 
     def let_ask(self) -> None:
         """Have the batches of governed queries ask that began while nothing was applied."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.estimate.arrival import ArrivalRate
 from penstock.model import Metric, QuerySpec, SeriesPoint
 from penstock.model.directive import Directive
-from penstock.model.shed_history import ShedHistory
+from penstock.model.shed_history import NOTHING_SHED, ShedHistory
 from penstock.spark import guard_spec, internals
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, ProgressCollector, parse_progress
 from penstock.spark.directive_task import end_asking
@@ -70,6 +71,7 @@ class WatchedQuery:
         self._reading = threading.Lock()
         self._connection: JavaObject | None = None
         self.is_told = False
+        self._sent_along = Directive(0, everything=True)
         self.repay_days = 7.0
         self._running: RunningBatch | None = None
         self._record: CheckpointRecord | None = None
@@ -193,6 +195,11 @@ class WatchedQuery:
     # What its batches were told
 
     @property
+    def has_past(self) -> bool:
+        """Whether its batches have anything to hear of earlier ones: what one ran with, or that rows were dropped."""
+        return self.uncommitted_batch is not None or self.shed != NOTHING_SHED
+
+    @property
     def record(self) -> CheckpointRecord | None:
         """What stands beside its checkpoint; None where this Spark does not tell where that is."""
         if self._record is None and self._can_record and Ability.RECORD not in self._missing:
@@ -247,9 +254,22 @@ class WatchedQuery:
         """Tell the tasks of batches to come where to ask, and what holds without an answer."""
         execution = self.execution
         internals.send_to_tasks(execution, TIMEOUT_PROPERTY, repr(timeout_s))
-        for name, value in directive_properties(endpoint, token, fallback):
-            internals.send_to_tasks(execution, name, value)
+        self._send(endpoint, token, fallback or Directive(0, everything=True))
         self.is_told = True
+
+    def tell_alone(self) -> None:
+        """Tell the tasks of batches to come to ask nobody and keep everything."""
+        self._send("", "", Directive(0, everything=True))
+        self.is_told = False
+
+    def _send(self, endpoint: str, token: str, fallback: Directive) -> None:
+        # What was dropped before is still missing from the windows that are open. A batch that nobody has heard of yet
+        # may have kept to what was sent along last, up to this moment.
+        before = self._sent_along
+        history = self.shed.merged(before.history).with_ratio(before.least_ratio, time.time())
+        self._sent_along = replace(fallback, history=history)
+        for name, value in directive_properties(endpoint, token, self._sent_along):
+            internals.send_to_tasks(self.execution, name, value)
 
     def remember(self, key: tuple[int, str | None], answer: Answer) -> None:
         """Keep an answer for whoever asks again while its batch runs; the log has it for ever."""
@@ -265,10 +285,7 @@ class WatchedQuery:
         pools.ask_for(str(self.query.runId), None)
         execution = self.execution
         if self.is_told:
-            # What was dropped before is still missing from the windows that are open.
-            for name, value in directive_properties("", "", Directive(0, everything=True, history=self.shed)):
-                internals.send_to_tasks(execution, name, value)
-            self.is_told = False
+            self.tell_alone()
         for index in list(self._applied):
             source = self.sources[index]
             internals.set_read_limit(execution, source.java_source, source.own_limit)
@@ -278,7 +295,7 @@ class WatchedQuery:
         """Batches to come ask nobody and keep everything: a rerun or a repayment must know from which on."""
         try:
             if self.record is not None and self.answers:
-                self.record.keep_all_after(max(batch_id for batch_id, _ in self.answers))
+                self.record.keep_all_after(max(batch_id for batch_id, _ in self.answers), self.shed)
         except Exception:
             # A query must be let go of whatever is wrong with its disk.
             logger.exception("the end of what %s was told cannot be put on record", self.name)
