@@ -67,7 +67,13 @@ def shed(
 
 
 def run(
-    rows: DataFrame, sink: Kept, checkpoint: Path | str, name: str, *, until: int | None = None, count: int = 0
+    rows: DataFrame,
+    sink: Callable[[DataFrame, int], None],
+    checkpoint: Path | str,
+    name: str,
+    *,
+    until: int | None = None,
+    count: int = 0,
 ) -> None:
     """Run a query until a batch is done and so many rows are kept or dropped, or until it fails without ``until``."""
     writer = rows.writeStream.queryName(name).option("checkpointLocation", str(checkpoint))

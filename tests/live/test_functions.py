@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from pyspark.sql import functions as fn
 
 import penstock.functions as pf
 from live.helpers import actions_of, keep_by_property, load_rows, show, wait_for_batches, wait_until
+from live.repay_helpers import shed
 from penstock import Goal
 from penstock.bench.coverage import cases
 from penstock.errors import InvalidGuardError
@@ -116,6 +118,39 @@ def test_a_window_is_exact_only_if_no_batch_of_its_time_dropped_rows(stopping: S
     later = next(row for row in found[from_batch] if row.key == 0)
     assert later.most == 1.0
     assert (later.count_low, later.count_error) == (None, None)
+
+
+def test_a_restart_makes_nothing_exact_that_lost_rows_before(
+    stopping: SparkSession,
+    attach: Callable[..., Penstock],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Batches that kept everything lie in between, and a goal, observing only or nobody comes after it."""
+    found: dict[int, list[Any]] = {}
+    goals = {"counts": Goal(latency="3 seconds", minimum_accuracy=0.05)}
+
+    def attempt(until: int, **how: Any) -> tuple[Any, Any]:
+        pen = attach(**how)
+        if not how.get("settings"):
+            shed(pen, monkeypatch, lambda batch_id: 0.5 if batch_id in (1, 2) else 1.0, lambda _: None)
+        guarded = pen.guard(backlog(stopping, 1000, keys="50"))
+        # Key 0 is never dropped here: a group whose every weight is one although its batches dropped rows.
+        spared = guarded.withColumn("weight", fn.when(fn.col("key") == 0, 1.0).otherwise(fn.col("weight")))
+        counted = spared.groupBy("key").agg(*pf.count(), fn.max("weight").alias("most"))
+        writer = counted.writeStream.queryName("counts").outputMode("complete")
+        writer = writer.foreachBatch(lambda frame, batch_id: found.update({batch_id: frame.collect()}))
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        wait_for_batch(query, until)
+        query.stop()
+        pen.detach()
+        return next((row.count_low, row.most) for row in found[max(found)] if row.key == 0)
+
+    assert attempt(4, goals=goals) == (None, 1.0)
+    assert next(row.count_low == row["count"] for row in found[0] if row.key == 0)
+    assert attempt(max(found) + 2) == (None, 1.0)
+    assert attempt(max(found) + 2, goals=goals, settings={"observe.only": True}) == (None, 1.0)
+    assert attempt(max(found) + 2, goals=goals) == (None, 1.0)
 
 
 def test_a_guard_with_a_key_counts_its_keys_exactly_and_totals_over_keys(stopping: SparkSession) -> None:

@@ -60,32 +60,46 @@ def test_a_batch_that_runs_again_keeps_its_rows_whatever_changed(
     stopping: SparkSession, attach: Attach, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Goal, store, name and governing change between two attempts at a batch; what it keeps does not."""
-    kept = Kept(["offset"], fail_at=(1, 2, 5, 6, 7))
+    kept = Kept(["offset"], fail_at=(1, 2, 5, 6, 7, 8, 10))
     checkpoint = tmp_path / "checkpoint"
     options = {"startEpochSeconds": str(time.time() - 100.0), "maxRowsPerBatch": "1000"}
 
-    def attempt(name: str, *, ratio: float | None, until: int | None = None, **how: object) -> Penstock:
+    def attempt(
+        name: str, *, ratio: float | None, until: int | None = None, release_in: int | None = None, **how: object
+    ) -> None:
         pen = attach(**how)
         if ratio is not None:
             shed(pen, monkeypatch, lambda _: ratio, half_late)
         rows = pen.guard(load_rows(stopping, "constant:rate=1000,seconds=100", **options))
-        run(rows, kept, checkpoint, name, until=until)
+
+        def sink(frame: DataFrame, batch_id: int) -> None:
+            if batch_id == release_in:
+                pen.release(name)
+            kept(frame, batch_id)
+
+        run(rows, sink, checkpoint, name, until=until)
         pen.detach()
-        return pen
 
     attempt("first", ratio=0.5, goals={"first": GOAL})
     attempt("first", ratio=0.2, goals={"first": Goal(latency="60 seconds", minimum_accuracy=0.9)})
     attempt("renamed", ratio=0.3, goals={"renamed": GOAL})
     attempt("not governed", ratio=None)
+    attempt("first", ratio=0.6, goals={"first": GOAL})
     attempt("first", ratio=None, goals={"first": GOAL}, settings={"observe.only": True})
-    attempt("first", ratio=0.4, goals={"first": GOAL}, until=9)
+    attempt("first", ratio=0.4, goals={"first": GOAL}, release_in=9)
+    attempt("first", ratio=0.4, goals={"first": GOAL}, until=11)
     again = {batch_id: found for batch_id, found in kept.attempts.items() if len(found) > 1}
-    assert sorted(again) == [1, 2, 5, 6, 7]
+    assert sorted(again) == [1, 2, 5, 6, 7, 8, 10]
     assert [batch_id for batch_id, (one, other) in again.items() if one != other] == []
     sizes = {batch_id: len(found[-1]) for batch_id, found in kept.attempts.items()}
     assert 0 < sizes[1] < 900, "it was told to shed when it ran first"
     assert 0 < sizes[2] < 900
-    assert sizes[7] == 1000, "nobody governed it"
+    assert sizes[6] == 1000, "nobody governed it"
+    assert 0 < sizes[7] < 900, "it shed before nothing was applied any more"
+    assert sizes[8] == 1000, "nothing was applied"
+    assert 0 < sizes[9] < 900
+    assert sizes[10] == 1000, "it was released"
+    assert 0 < sizes[11] < 900
 
 
 def repaid_and_kept(repay: Repay, kept: Kept, columns: list[str]) -> tuple[Keys, dict[int, int]]:

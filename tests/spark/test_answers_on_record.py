@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from penstock.model import Mode
 from penstock.model.directive import Directive
 from penstock.model.shed_history import ShedHistory
 from penstock.spark.answers import Answering
@@ -90,6 +91,25 @@ def test_costs_under_a_wrong_name_or_damaged_are_none(record: CheckpointRecord, 
     assert (answer.directive.keep_ratio, answer.directive.keep_floor) == (0.5, 0.1)
     assert costs_from_bytes(answer.costs) is None
     assert costs_from_bytes(Answer.from_bytes(answer.to_bytes()).costs) is None
+
+
+@pytest.mark.parametrize(("mode", "again"), [(Mode.OBSERVE, True), (Mode.ACT, False)])
+def test_a_batch_that_nobody_decides_about_keeps_everything_when_it_runs_again(
+    record: CheckpointRecord, mode: Mode, *, again: bool
+) -> None:
+    """Where nothing is applied nothing that sheds is sent along, so it must not run again as the one before it."""
+    record.put(BatchRecord(Directive(7, 0.5, 0.1), 1.0, (RANGE,)))
+    watched = SimpleNamespace(
+        name="clicks", record=record, is_governed=True, is_told=True, uncommitted_batch=7, answers={},
+        answering=threading.Lock(), query=SimpleNamespace(runId="run-1"), shed=ShedHistory(), planned=lambda _: None,
+    )  # fmt: skip
+    answering = Answering.__new__(Answering)
+    answering._plant = cast("Any", SimpleNamespace(find=lambda _: watched))
+    answering._loop = cast("Any", SimpleNamespace(answer=lambda _: None, mode=mode))
+    assert answering.answer(Question("id-1", "run-1", 8)) is None
+    told = CheckpointRecord(record._folder).told(8)
+    assert told is not None
+    assert told.everything is again
 
 
 def test_while_everything_is_kept_nothing_is_written(record: CheckpointRecord) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.control.events import BatchPlanned
-from penstock.model import PlannedBatch, SourceSignal
+from penstock.model import Mode, PlannedBatch, SourceSignal
 from penstock.model.decision import KeepRatio
 from penstock.model.directive import ANSWERED_AT, Directive
 from penstock.model.shed_history import NOTHING_SHED
@@ -183,7 +183,12 @@ class Answering:
         if not watched.is_governed:
             return Directive(batch_id, everything=True)
         decision = self._loop.answer(BatchPlanned(watched.name, batch_id, watched.planned(batch_id), is_rerun))
-        return None if decision is None else Directive.from_decision(decision)
+        if decision is not None:
+            return Directive.from_decision(decision)
+        if watched.record is not None and self._loop.mode is not Mode.ACT:
+            # It keeps everything: run again, it must not be taken for one that kept to what the last one was told.
+            watched.record.keep_all_after(batch_id - 1, watched.shed)
+        return None
 
     def _on_record(self, watched: WatchedQuery, question: Question, directive: Directive | None) -> Answer | None:
         """The answer, once it is on record; what cannot be put there sheds nothing."""
