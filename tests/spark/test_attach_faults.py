@@ -13,7 +13,8 @@ import pytest
 from penstock import Application, Goal, Penstock, attach
 from penstock.control.events import QueryStarted
 from penstock.errors import AlreadyAttachedError, StoreError
-from penstock.model import ActionKind, Metric, QueryName, QuerySpec
+from penstock.model import ActionKind, LimitUnit, Metric, QueryName, QuerySpec
+from penstock.model.decision import ReadLimit
 from penstock.settings import Settings
 from penstock.spark import internals
 from penstock.spark.internals import callbacks, reports
@@ -68,10 +69,10 @@ def pen(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> Iterator[Penstock]
     found.detach()
 
 
-def report(query: FakeQuery, batch_id: int = 3) -> str:
+def report(query: FakeQuery, batch_id: int = 3, began: str = "2026-01-02T03:04:05Z", *, is_batch: bool = True) -> str:
     progress = {
-        "id": str(query.id), "runId": "run-1", "batchId": batch_id, "timestamp": "2026-01-02T03:04:05Z",
-        "durationMs": {}, "sources": [],
+        "id": str(query.id), "runId": str(query.runId), "batchId": batch_id, "timestamp": began,
+        "durationMs": {"addBatch": 5} if is_batch else {}, "sources": [],
     }  # fmt: skip
     return json.dumps(progress)
 
@@ -182,6 +183,63 @@ def governable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(internals, "uncommitted_batch", lambda _: None)
 
 
+def start(pen: Penstock, query: FakeQuery) -> FakeQuery:
+    cast("Any", pen._spark).streams.get = lambda _: query
+    pen.events.on_started(cast("Any", SimpleNamespace(id=query.id, name=query.name)))
+    return query
+
+
+@pytest.mark.usefixtures("governable")
+@pytest.mark.parametrize("same_checkpoint", [True, False])
+def test_a_run_that_nobody_governs_ends_what_was_decided_about_the_run_before(
+    pen: Penstock, query: FakeQuery, *, same_checkpoint: bool
+) -> None:
+    """A query whose goal was taken away and that starts again is not decided about, whoever is told of first."""
+    pen.adopt("clicks", Goal(latency=5))
+    pen.expect("clicks", None)
+    query.isActive = False
+    restarted = FakeQuery("clicks")
+    if same_checkpoint:
+        restarted.id = query.id
+    start(pen, restarted)
+    pen.events.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
+    assert pen.loop.logic.governed == ()
+    assert [each.query for each in pen.plant.watched] == [restarted]
+
+
+@pytest.mark.usefixtures("governable")
+def test_news_of_the_end_of_a_run_takes_nothing_from_the_next(pen: Penstock, query: FakeQuery) -> None:
+    """A query that starts again at once is governed on when the end of its run before is told of."""
+    pen.adopt("clicks", Goal(latency=5))
+    query.isActive = False
+    restarted = FakeQuery("clicks")
+    restarted.id = query.id
+    start(pen, restarted)
+    standing = list(pen.loop._standing.values())
+    pen.events.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
+    assert pen.loop.logic.governed == ("clicks",)
+    assert list(pen.loop._standing.values()) == standing != []
+
+
+def test_a_query_that_is_not_governed_is_not_limited(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit that stands for its name is not its own; it is applied only while the query is governed."""
+    limits: list[int] = []
+    watched = pen.watched("clicks")
+    monkeypatch.setattr(watched, "set_limit", lambda _, units: limits.append(units))
+    limit = ReadLimit(
+        query=watched.name, cause="start", reason="it is safe", source=0, units=1_000, limit_unit=LimitUnit.ROWS
+    )
+    assert pen.plant.in_force(limit)
+    pen.plant.apply(limit)
+    assert limits == []
+    watched.is_governed = True
+    assert not pen.plant.in_force(limit)
+    pen.plant.apply(limit)
+    assert limits == [1_000]
+
+
 @pytest.mark.usefixtures("governable")
 def test_a_query_that_is_adopted_twice_begins_once(pen: Penstock) -> None:
     """Two threads that adopt one query give it one start and one more goal, so that its own limit is looked at once."""
@@ -279,15 +337,13 @@ def test_a_query_that_begins_while_the_hold_ends_is_not_governed(
     assert pen.loop.logic.governed == ()
 
 
+@pytest.mark.usefixtures("governable")
 def test_the_newest_run_under_a_name_is_the_one_that_is_meant(pen: Penstock, query: FakeQuery) -> None:
     """A query started anew under its name is adopted itself, though nobody told of the end of the old one yet."""
     query.isActive = False
-    restarted = FakeQuery("clicks")
-    session = cast("Any", pen._spark)
-    session.streams.get = lambda _: restarted
-    pen.events.on_started(cast("Any", SimpleNamespace(id=restarted.id, name="clicks")))
+    pen.expect("clicks", Goal(latency=5))
+    restarted = start(pen, FakeQuery("clicks"))
     assert cast("Any", pen.watched("clicks").query) is restarted
-    pen.loop.handle(QueryStarted(QuerySpec(QueryName("clicks"), ()), Goal(latency=5), str(restarted.id)))
     pen.events.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
     assert pen.loop.logic.governed == ("clicks",), "the end of the old run is not the end of the new one"
 

@@ -49,7 +49,7 @@ class WatchedQuery:
     ) -> None:
         self.name = name
         self.query = query
-        self.query_id = str(query.id)
+        self.query_id, self.run_id = str(query.id), str(query.runId)
         self.sources: tuple[LiveSource, ...] = ()
         self.has_guard = False
         self.draws_by_chance = False
