@@ -416,6 +416,75 @@ def test_reports_that_the_bus_does_not_bring_are_fetched_once(
     assert pen.plant.watched == []
 
 
+def seen_batches(pen: Penstock) -> list[int]:
+    return sorted(point.batch_id or 0 for point in pen.store.points(QueryName("clicks"), Metric.BATCH_ROWS))
+
+
+@pytest.fixture
+def fetching(pen: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports that queries keep are fetched as from Spark."""
+    monkeypatch.setattr(internals, "unseen_reports", reports.unseen_reports)
+
+
+class KeptReport:
+    """A report as the JVM hands it out."""
+
+    def __init__(self, text: str) -> None:
+        self.json = lambda: text
+        self.batchId = lambda: json.loads(text)["batchId"]
+        self.timestamp = lambda: json.loads(text)["timestamp"]
+
+
+def keep(query: FakeQuery, texts: list[str]) -> None:
+    """Have a query keep reports, as Spark does."""
+    kept = [KeptReport(text) for text in texts]
+    query._jsq.lastProgress = lambda: kept[-1] if kept else None
+    query._jsq.recentProgress = lambda: kept
+
+
+@pytest.mark.usefixtures("governable", "fetching")
+@pytest.mark.parametrize("is_fetched", [True, False])
+def test_a_clock_that_is_set_back_silences_no_batch(pen: Penstock, query: FakeQuery, *, is_fetched: bool) -> None:
+    """Batches that seem to have begun before the one that was seen last count, whichever way they are told of."""
+    told = [report(query, 3, "2026-01-02T03:04:05Z"), report(query, 4, "2026-01-02T02:54:07Z")]
+    for count in (1, 2):
+        if is_fetched:
+            keep(query, told[:count])
+            pen.events.look()
+        else:
+            pen.events.on_progress(told[count - 1])
+    assert seen_batches(pen) == [3, 4]
+
+
+@pytest.mark.usefixtures("governable", "fetching")
+def test_a_query_that_found_no_rows_is_heard_when_it_does(pen: Penstock, query: FakeQuery) -> None:
+    """While it is idle it reports under the number of the batch to come; each counts once, and so does that."""
+    idle = [report(query, 4, f"2026-01-02T{at}Z", is_batch=False) for at in ("03:04:15", "03:04:25", "02:54:35")]
+    batches = [report(query, 3, "2026-01-02T03:04:05Z"), report(query, 4, "2026-01-02T02:54:40Z")]
+    for count in (1, 3):
+        keep(query, [batches[0], *idle[:count]])
+        pen.events.look()
+    pen.events.on_progress(batches[0])
+    assert seen_batches(pen) == [3, 4, 4, 4]
+    pen.events.on_progress(batches[1])
+    pen.events.on_progress(idle[-1])
+    keep(query, [batches[0], *idle, batches[1]])
+    pen.events.look()
+    assert seen_batches(pen) == [3, 4, 4, 4, 4]
+
+
+@pytest.mark.usefixtures("governable")
+def test_a_late_report_of_a_run_is_not_taken_for_one_of_the_next(pen: Penstock, query: FakeQuery) -> None:
+    """A batch of the run before counts for nothing in the next one, whose first batch may have the same number."""
+    restarted = FakeQuery("clicks")
+    restarted.id = query.id
+    start(pen, restarted)
+    pen.events.on_progress(report(query, 3))
+    assert seen_batches(pen) == []
+    pen.events.on_progress(report(restarted, 3))
+    assert seen_batches(pen) == [3]
+
+
 def test_a_query_that_is_being_stopped_is_not_ended_before_its_thread(
     pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
 ) -> None:

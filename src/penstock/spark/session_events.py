@@ -104,6 +104,11 @@ class SessionEvents:
         watched = self._plant.find(str(progress["id"]))
         if watched is None or self._loop.is_closed:
             return
+        if str(progress["runId"]) != watched.run_id:
+            # Of the run before, from the same checkpoint: what its batch kept goes on record beside that, and its
+            # numbers are not those of this run.
+            self._answering.confirm(watched, progress)
+            return
         try:
             if watched.is_news(progress):
                 self._on_batch(watched, progress)
