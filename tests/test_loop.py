@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from penstock.control.application import ApplicationLogic
-from penstock.control.events import BatchFinished, BatchPlanned, Event, QueryStarted
+from penstock.control.events import BatchFinished, BatchPlanned, Event, QueryEnded, QueryStarted
 from penstock.errors import StoreError, UnstorableError
 from penstock.loop import Loop
 from penstock.model import (
@@ -27,7 +27,7 @@ from penstock.model import (
     SourceSignal,
     SourceSpec,
 )
-from penstock.model.decision import Decision, Fault, KeepRatio, ReadLimit, from_action
+from penstock.model.decision import Decision, Executors, Fault, KeepRatio, ReadLimit, from_action
 from penstock.settings import Settings
 from penstock.store import MemoryStore
 
@@ -291,6 +291,62 @@ def test_a_limit_decided_before_a_release_is_not_applied_after_it() -> None:
     loop.release(NAME, "release", "asked for")
     loop._apply(old)
     assert plant.limits == {}
+
+
+def test_a_limit_of_a_query_that_has_ended_stands_no_more() -> None:
+    """Whatever runs under its name next is left as it came, whether its limit was on record or waited for the store."""
+    plant, disk = NumberPlant(), Disk()
+    loop = loop_on(plant, disk)
+    for is_full in (False, True):
+        loop.handle(started())
+        disk.is_full = is_full
+        loop.handle(finished(0, 1_000, 1e6))
+        loop.handle(QueryEnded(NAME))
+        disk.is_full = False
+        plant.limits.clear()
+        loop.cycle()
+        assert plant.limits == {}
+
+
+def test_a_run_with_fewer_sources_has_no_limit_of_the_run_before() -> None:
+    """A query that starts again before anybody told of its end is given what its new run is told, and no more."""
+    plant = NumberPlant()
+    loop = loop_on(plant)
+    two = QuerySpec(NAME, tuple(SourceSpec(index, "numbers", LimitUnit.ROWS) for index in range(2)))
+    loop.handle(QueryStarted(two, Goal(latency=5), "id-1"))
+    assert set(plant.limits) == {(NAME, 0), (NAME, 1)}
+    plant.limits.clear()
+    loop.handle(started())
+    loop.cycle()
+    assert set(plant.limits) == {(NAME, 0)}
+
+
+def test_the_end_of_a_query_leaves_all_else_as_it_stands() -> None:
+    """Limits of other queries and what is decided about executors are put in force again after it."""
+    plant = NumberPlant()
+    loop = loop_on(plant)
+    other, executors = QueryName("views"), Executors(cause="scaler", reason="it grows", executors=3)
+    loop.handle(started())
+    loop.handle(QueryStarted(QuerySpec(other, SPEC.sources), Goal(latency=5), "id-2"))
+    loop.record([executors])
+    plant.limits.clear()
+    loop.handle(QueryEnded(NAME))
+    loop.cycle()
+    assert set(plant.limits) == {(other, 0)}
+    assert executors in loop._standing.values()
+
+
+def test_a_fault_that_waits_for_the_store_is_told_though_its_query_has_ended() -> None:
+    """A query that breaks while nothing can be recorded, and ends, is in the log with its fault all the same."""
+    disk = Disk()
+    loop = loop_on(NumberPlant(), disk)
+    loop.handle(started())
+    disk.is_full = True
+    loop.fault(NAME, "batch 3", RuntimeError("boom"))
+    loop.handle(QueryEnded(NAME))
+    disk.is_full = False
+    loop.cycle()
+    assert "batch 3" in [record.action.cause for record in disk.actions(kinds=(ActionKind.FAULT,))]
 
 
 def test_a_batch_that_asks_again_gets_the_same_answer_and_one_record() -> None:

@@ -14,7 +14,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.control.events import BatchPlanned, GoalChanged, QueryEnded, Tick
+from penstock.control.events import BatchPlanned, GoalChanged, QueryEnded, QueryStarted, Tick
 from penstock.errors import PenstockError, StoreError, UnstorableError
 from penstock.model import APPLICATION, Mode
 from penstock.model.decision import Decision, Executors, Fault, KeepRatio, ReadLimit, Release, Resize, to_action
@@ -109,6 +109,9 @@ class Loop:
         with self._deciding:
             if self._closed.is_set():
                 return []
+            if isinstance(event, QueryStarted | QueryEnded):
+                # At a start as well: the end of the run before may come after it, or never.
+                self._forget(event.spec.name if isinstance(event, QueryStarted) else event.query)
             decisions = self.logic.on_event(event, self._clock())
             recorded = self.record([decision for decision in decisions if self._is_news(decision)])
         for decision in recorded:
@@ -318,7 +321,12 @@ class Loop:
             logger.exception("query %s could not be given back what it came with", query)
 
     def _forget(self, query: QueryName) -> None:
-        self._waiting = {key: decision for key, decision in self._waiting.items() if key[0] != query}
+        """What stood for a run must not hold for the next of its name; what the log is yet to be told of it stays."""
+        self._waiting = {
+            key: decision
+            for key, decision in self._waiting.items()
+            if key[0] != query or not isinstance(decision, ReadLimit)
+        }
         self._standing = {key: decision for key, decision in self._standing.items() if key[0] != query}
 
 

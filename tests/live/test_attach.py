@@ -519,6 +519,21 @@ def test_a_restart_from_the_checkpoint_is_governed_again(spark: SparkSession, at
     assert actions_of(pen.store, "again", ActionKind.FAULT) == []
 
 
+def test_a_limit_ends_with_the_run_that_it_was_decided_for(spark: SparkSession, attach: Attach) -> None:
+    """Of two sources, then of one, then with no goal any more: no run has a limit that was decided for another."""
+    pen = attach(goals={"thrice": Goal(latency=4)}, settings={"observe.reports_every_s": 0.1})
+    one, other = (load_rows(spark, STEADY).where(fn.col("offset") >= least) for least in (0, 1))
+    for rows, limits in ((one.union(other), 2), (one, 1), (one, 0)):
+        if not limits:
+            pen.expect("thrice", None)
+        query = start(rows, "thrice")
+        wait_for_batches(query, 2)
+        assert len(limited_rows(query)) == limits
+        query.stop()
+    wait_until(lambda: pen.loop.logic.governed == (), "end of what was decided")
+    assert [record.action.reason for record in pen.store.actions(kinds=(ActionKind.FAULT,))] == []
+
+
 def _is_forgotten(pen: Penstock, name: str) -> bool:
     try:
         pen.watched(name)

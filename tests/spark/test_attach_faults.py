@@ -13,7 +13,8 @@ import pytest
 from penstock import Application, Goal, Penstock, attach
 from penstock.control.events import QueryStarted
 from penstock.errors import AlreadyAttachedError, StoreError
-from penstock.model import ActionKind, Metric, QueryName, QuerySpec
+from penstock.model import ActionKind, LimitUnit, Metric, QueryName, QuerySpec
+from penstock.model.decision import ReadLimit
 from penstock.settings import Settings
 from penstock.spark import internals
 from penstock.spark.internals import callbacks, reports
@@ -68,10 +69,10 @@ def pen(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> Iterator[Penstock]
     found.detach()
 
 
-def report(query: FakeQuery, batch_id: int = 3) -> str:
+def report(query: FakeQuery, batch_id: int = 3, began: str = "2026-01-02T03:04:05Z", *, is_batch: bool = True) -> str:
     progress = {
-        "id": str(query.id), "runId": "run-1", "batchId": batch_id, "timestamp": "2026-01-02T03:04:05Z",
-        "durationMs": {}, "sources": [],
+        "id": str(query.id), "runId": str(query.runId), "batchId": batch_id, "timestamp": began,
+        "durationMs": {"addBatch": 5} if is_batch else {}, "sources": [],
     }  # fmt: skip
     return json.dumps(progress)
 
@@ -182,6 +183,63 @@ def governable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(internals, "uncommitted_batch", lambda _: None)
 
 
+def start(pen: Penstock, query: FakeQuery) -> FakeQuery:
+    cast("Any", pen._spark).streams.get = lambda _: query
+    pen.events.on_started(cast("Any", SimpleNamespace(id=query.id, name=query.name)))
+    return query
+
+
+@pytest.mark.usefixtures("governable")
+@pytest.mark.parametrize("same_checkpoint", [True, False])
+def test_a_run_that_nobody_governs_ends_what_was_decided_about_the_run_before(
+    pen: Penstock, query: FakeQuery, *, same_checkpoint: bool
+) -> None:
+    """A query whose goal was taken away and that starts again is not decided about, whoever is told of first."""
+    pen.adopt("clicks", Goal(latency=5))
+    pen.expect("clicks", None)
+    query.isActive = False
+    restarted = FakeQuery("clicks")
+    if same_checkpoint:
+        restarted.id = query.id
+    start(pen, restarted)
+    pen.events.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
+    assert pen.loop.logic.governed == ()
+    assert [each.query for each in pen.plant.watched] == [restarted]
+
+
+@pytest.mark.usefixtures("governable")
+def test_news_of_the_end_of_a_run_takes_nothing_from_the_next(pen: Penstock, query: FakeQuery) -> None:
+    """A query that starts again at once is governed on when the end of its run before is told of."""
+    pen.adopt("clicks", Goal(latency=5))
+    query.isActive = False
+    restarted = FakeQuery("clicks")
+    restarted.id = query.id
+    start(pen, restarted)
+    standing = list(pen.loop._standing.values())
+    pen.events.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
+    assert pen.loop.logic.governed == ("clicks",)
+    assert list(pen.loop._standing.values()) == standing != []
+
+
+def test_a_query_that_is_not_governed_is_not_limited(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit that stands for its name is not its own; it is applied only while the query is governed."""
+    limits: list[int] = []
+    watched = pen.watched("clicks")
+    monkeypatch.setattr(watched, "set_limit", lambda _, units: limits.append(units))
+    limit = ReadLimit(
+        query=watched.name, cause="start", reason="it is safe", source=0, units=1_000, limit_unit=LimitUnit.ROWS
+    )
+    assert pen.plant.in_force(limit)
+    pen.plant.apply(limit)
+    assert limits == []
+    watched.is_governed = True
+    assert not pen.plant.in_force(limit)
+    pen.plant.apply(limit)
+    assert limits == [1_000]
+
+
 @pytest.mark.usefixtures("governable")
 def test_a_query_that_is_adopted_twice_begins_once(pen: Penstock) -> None:
     """Two threads that adopt one query give it one start and one more goal, so that its own limit is looked at once."""
@@ -279,15 +337,13 @@ def test_a_query_that_begins_while_the_hold_ends_is_not_governed(
     assert pen.loop.logic.governed == ()
 
 
+@pytest.mark.usefixtures("governable")
 def test_the_newest_run_under_a_name_is_the_one_that_is_meant(pen: Penstock, query: FakeQuery) -> None:
     """A query started anew under its name is adopted itself, though nobody told of the end of the old one yet."""
     query.isActive = False
-    restarted = FakeQuery("clicks")
-    session = cast("Any", pen._spark)
-    session.streams.get = lambda _: restarted
-    pen.events.on_started(cast("Any", SimpleNamespace(id=restarted.id, name="clicks")))
+    pen.expect("clicks", Goal(latency=5))
+    restarted = start(pen, FakeQuery("clicks"))
     assert cast("Any", pen.watched("clicks").query) is restarted
-    pen.loop.handle(QueryStarted(QuerySpec(QueryName("clicks"), ()), Goal(latency=5), str(restarted.id)))
     pen.events.on_terminated(cast("Any", SimpleNamespace(id=query.id, runId=query.runId)))
     assert pen.loop.logic.governed == ("clicks",), "the end of the old run is not the end of the new one"
 
@@ -358,6 +414,75 @@ def test_reports_that_the_bus_does_not_bring_are_fetched_once(
     query.isActive = False
     pen.events.look()
     assert pen.plant.watched == []
+
+
+def seen_batches(pen: Penstock) -> list[int]:
+    return sorted(point.batch_id or 0 for point in pen.store.points(QueryName("clicks"), Metric.BATCH_ROWS))
+
+
+@pytest.fixture
+def fetching(pen: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports that queries keep are fetched as from Spark."""
+    monkeypatch.setattr(internals, "unseen_reports", reports.unseen_reports)
+
+
+class KeptReport:
+    """A report as the JVM hands it out."""
+
+    def __init__(self, text: str) -> None:
+        self.json = lambda: text
+        self.batchId = lambda: json.loads(text)["batchId"]
+        self.timestamp = lambda: json.loads(text)["timestamp"]
+
+
+def keep(query: FakeQuery, texts: list[str]) -> None:
+    """Have a query keep reports, as Spark does."""
+    kept = [KeptReport(text) for text in texts]
+    query._jsq.lastProgress = lambda: kept[-1] if kept else None
+    query._jsq.recentProgress = lambda: kept
+
+
+@pytest.mark.usefixtures("governable", "fetching")
+@pytest.mark.parametrize("is_fetched", [True, False])
+def test_a_clock_that_is_set_back_silences_no_batch(pen: Penstock, query: FakeQuery, *, is_fetched: bool) -> None:
+    """Batches that seem to have begun before the one that was seen last count, whichever way they are told of."""
+    told = [report(query, 3, "2026-01-02T03:04:05Z"), report(query, 4, "2026-01-02T02:54:07Z")]
+    for count in (1, 2):
+        if is_fetched:
+            keep(query, told[:count])
+            pen.events.look()
+        else:
+            pen.events.on_progress(told[count - 1])
+    assert seen_batches(pen) == [3, 4]
+
+
+@pytest.mark.usefixtures("governable", "fetching")
+def test_a_query_that_found_no_rows_is_heard_when_it_does(pen: Penstock, query: FakeQuery) -> None:
+    """While it is idle it reports under the number of the batch to come; each counts once, and so does that."""
+    idle = [report(query, 4, f"2026-01-02T{at}Z", is_batch=False) for at in ("03:04:15", "03:04:25", "02:54:35")]
+    batches = [report(query, 3, "2026-01-02T03:04:05Z"), report(query, 4, "2026-01-02T02:54:40Z")]
+    for count in (1, 3):
+        keep(query, [batches[0], *idle[:count]])
+        pen.events.look()
+    pen.events.on_progress(batches[0])
+    assert seen_batches(pen) == [3, 4, 4, 4]
+    pen.events.on_progress(batches[1])
+    pen.events.on_progress(idle[-1])
+    keep(query, [batches[0], *idle, batches[1]])
+    pen.events.look()
+    assert seen_batches(pen) == [3, 4, 4, 4, 4]
+
+
+@pytest.mark.usefixtures("governable")
+def test_a_late_report_of_a_run_is_not_taken_for_one_of_the_next(pen: Penstock, query: FakeQuery) -> None:
+    """A batch of the run before counts for nothing in the next one, whose first batch may have the same number."""
+    restarted = FakeQuery("clicks")
+    restarted.id = query.id
+    start(pen, restarted)
+    pen.events.on_progress(report(query, 3))
+    assert seen_batches(pen) == []
+    pen.events.on_progress(report(restarted, 3))
+    assert seen_batches(pen) == [3]
 
 
 def test_a_query_that_is_being_stopped_is_not_ended_before_its_thread(

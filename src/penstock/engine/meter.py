@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.model import QueryName
 from penstock.spark import internals
 from penstock.spark.collector import ProgressCollector, parse_progress
+from penstock.spark.internals import SeenReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,7 @@ class RunMeter:
         self._group = str(query.runId)
         self._collector = ProgressCollector(spark, QueryName(query.name or ""))
         self._totals = RunTotals()
-        self._seen = ""
+        self._seen: SeenReport | None = None
         self._last_job = -1
         self._lock = threading.Lock()
 
@@ -56,8 +57,8 @@ class RunMeter:
 
     def _count(self, text: str, sources: tuple[LiveSource, ...]) -> None:
         report, totals = parse_progress(text), self._totals
-        self._seen = str(report["timestamp"])
-        if "addBatch" not in report.get("durationMs", {}):
+        self._seen = SeenReport.of(report)
+        if not self._seen.is_batch:
             return  # it looked for rows and found none
         signal = self._collector.signal(report, sources)
         before = totals.source_rows or (0.0,) * len(signal.sources)

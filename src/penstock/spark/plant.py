@@ -138,8 +138,8 @@ class SparkPlant:
                 self.sizing.apply(decision)
             return
         watched = self.find(decision.query)
-        if watched is None or not watched.query.isActive:
-            return
+        if watched is None or not watched.is_governed or not watched.query.isActive:
+            return  # one that is not governed may have the name of one that was
         if isinstance(decision, ReadLimit):
             watched.set_limit(decision.source, decision.units)
         elif isinstance(decision, KeepRatio):
@@ -154,7 +154,7 @@ class SparkPlant:
         watched.tell(self.endpoint, self.token, fallback, self.timeout_s)
 
     def in_force(self, decision: Decision) -> bool:
-        """Whether what a decision asks for is there; of a query that is gone nothing is asked."""
+        """Whether what a decision asks for is there; of a query that is gone, or not governed, nothing is asked."""
         if isinstance(decision, Executors):
             # Executors come and go by themselves: what is there is compared with what is asked for once in every view.
             applied = self._applied
@@ -164,7 +164,9 @@ class SparkPlant:
         if isinstance(decision, Resize):
             return self.sizing is None or self.sizing.is_taken_on(decision)
         watched = self.find(decision.query)
-        if not isinstance(decision, ReadLimit) or watched is None or not watched.query.isActive:
+        if not isinstance(decision, ReadLimit) or watched is None:
+            return True
+        if not watched.is_governed or not watched.query.isActive:
             return True
         return watched.has_limit(decision.source)
 
@@ -178,7 +180,7 @@ class SparkPlant:
     def suspend(self, query: QueryName) -> None:
         """Let a query run under its own limits for now; its batches ask on, and keep everything without an answer."""
         watched = self.find(query)
-        if watched is not None:
+        if watched is not None and watched.is_governed:
             watched.restore()
             if watched.has_guard:
                 self.tell(watched, None)

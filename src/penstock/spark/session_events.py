@@ -104,6 +104,11 @@ class SessionEvents:
         watched = self._plant.find(str(progress["id"]))
         if watched is None or self._loop.is_closed:
             return
+        if str(progress["runId"]) != watched.run_id:
+            # Of the run before, from the same checkpoint: what its batch kept goes on record beside that, and its
+            # numbers are not those of this run.
+            self._answering.confirm(watched, progress)
+            return
         try:
             if watched.is_news(progress):
                 self._on_batch(watched, progress)
@@ -141,7 +146,7 @@ class SessionEvents:
                 logger.debug("query %s could not be looked at (%s)", watched.name, error)
                 continue
             if is_over:
-                self._end(watched.query_id, str(watched.query.runId))
+                self._end(watched.query_id, watched.run_id)
 
     def close(self) -> None:
         """End what queries that are over left behind; those that run on keep their connections."""
@@ -156,6 +161,10 @@ class SessionEvents:
     # From there to the loop
 
     def _watch(self, query: StreamingQuery) -> WatchedQuery:
+        before = self._plant.find(str(query.id))
+        if before is not None and before.run_id != str(query.runId):
+            # Spark runs a checkpoint once at a time: the run before is over, whether or not anybody told of it yet.
+            self._end(before.query_id, before.run_id)
         watched = self._plant.watch(query)
         self.started_names.add(str(watched.name))
         return watched
@@ -166,12 +175,14 @@ class SessionEvents:
             return
         ended.end()
         self._late_goals.pop(query_id, None)
-        if self._plant.find(ended.name) is not None:
-            return  # another run has its name already, and is the one that is governed
-        if self._plant.sizing is not None:
-            self._plant.sizing.usage.forget(ended.name)
         try:
-            self._loop.handle(QueryEnded(ended.name))
+            # Under the lock under which the next run of its name begins: what that has been given is not taken back.
+            with self._loop.lock_of(ended.name):
+                other = self._plant.find(ended.name)
+                if other is None and self._plant.sizing is not None:
+                    self._plant.sizing.usage.forget(ended.name)
+                if other is None or not other.is_governed:
+                    self._loop.handle(QueryEnded(ended.name))
         except Exception as error:  # noqa: BLE001 - no error of Penstock may reach the listener bus
             self._loop.fault(APPLICATION, f"end of {ended.name}", error)
 

@@ -17,7 +17,7 @@ from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX, ProgressCollector,
 from penstock.spark.directive_task import end_asking
 from penstock.spark.directives import TIMEOUT_PROPERTY, directive_properties
 from penstock.spark.folders import open_folder
-from penstock.spark.internals import Ability
+from penstock.spark.internals import Ability, SeenReport
 from penstock.spark.pools import pools
 from penstock.spark.record import FOLDER, CheckpointRecord
 from penstock.spark.sources import build_limit, describe_sources
@@ -50,7 +50,7 @@ class WatchedQuery:
     ) -> None:
         self.name = name
         self.query = query
-        self.query_id = str(query.id)
+        self.query_id, self.run_id = str(query.id), str(query.runId)
         self.sources: tuple[LiveSource, ...] = ()
         self.has_guard = False
         self.draws_by_chance = False
@@ -67,7 +67,7 @@ class WatchedQuery:
         self._interval_s = 0.0
         self._last_job: int | None = None
         self._applied: dict[int, JavaObject] = {}
-        self._seen = ""
+        self._seen: SeenReport | None = None
         self._reading = threading.Lock()
         self._connection: JavaObject | None = None
         self.is_told = False
@@ -152,10 +152,11 @@ class WatchedQuery:
 
     def is_news(self, progress: Mapping[str, Any]) -> bool:
         """Whether a report was not seen before: each comes by the listener bus, or is fetched where that is held up."""
-        began = str(progress["timestamp"])
+        report = SeenReport.of(progress)
         with self._reading:
-            is_news = began > self._seen
-            self._seen = max(self._seen, began)
+            is_news = self._seen is None or self._seen.is_before(report.batch_id, report.began)
+            if is_news:
+                self._seen = report
         return is_news
 
     def missed_reports(self) -> list[str]:

@@ -104,6 +104,7 @@ from penstock.spark.internals.queries import (
 )
 from penstock.spark.internals.rehearsal import BatchRehearsal, is_batch_over, newest_batch
 from penstock.spark.internals.reports import (
+    SeenReport,
     end_connection,
     last_report,
     reports_after,
@@ -140,6 +141,7 @@ __all__ = [
     "Member",
     "PlanNode",
     "RunningBatch",
+    "SeenReport",
     "SourceOffsets",
     "SourceRows",
     "StreamSource",

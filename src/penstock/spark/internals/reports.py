@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from penstock.spark.internals.callbacks import OnlyCallbacks, callback_gateway
 from penstock.spark.internals.members import LISTENER_CLASS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql.streaming.listener import StreamingQueryListener
     from pyspark.sql.streaming.query import StreamingQuery
@@ -105,18 +105,54 @@ def reports_after(query: StreamingQuery, batch_id: int | None) -> list[str]:
     return found[::-1]
 
 
-def unseen_reports(query: StreamingQuery, seen: str) -> list[str]:
-    """Progress reports as JSON, oldest first, of batches that began after a moment as Spark writes it.
+class SeenReport(NamedTuple):
+    """Which report of one run was the last that was seen.
 
-    Two calls where nothing is new. The query itself keeps these, before anybody is told of them.
+    A run numbers its batches upwards, whatever the clock of the machine does. While it finds no rows it reports under
+    the number of the batch to come, again and again; then comes the batch itself, and nothing more of that number.
+
+    Examples
+    --------
+    >>> idle = SeenReport(4, is_batch=False, began="10:00:07Z")
+    >>> idle.is_before(4, "10:00:07Z"), idle.is_before(4, "09:50:17Z"), idle.is_before(3, "10:00:17Z")
+    (False, True, False)
+    >>> batch = SeenReport(4, is_batch=True, began="09:50:18Z")
+    >>> batch.is_before(4, "10:00:07Z"), batch.is_before(5, "09:50:19Z")
+    (False, True)
     """
+
+    batch_id: int
+    is_batch: bool
+    began: str
+
+    @classmethod
+    def of(cls, progress: Mapping[str, Any]) -> Self:
+        """What tells a report, as parsed JSON, from the others of its run."""
+        return cls(int(progress["batchId"]), "addBatch" in progress["durationMs"], str(progress["timestamp"]))
+
+    def is_before(self, batch_id: int, began: str) -> bool:
+        """Whether another report came after this one."""
+        if batch_id != self.batch_id:
+            return batch_id > self.batch_id
+        return not self.is_batch and began != self.began
+
+
+def unseen_reports(query: StreamingQuery, seen: SeenReport | None) -> list[str]:
+    """Progress reports of a run as JSON, oldest first, that came after the last one that was seen.
+
+    Three calls where nothing is new. The query itself keeps these, before anybody is told of them.
+    """
+
+    def is_new(report: JavaObject) -> bool:
+        return seen is None or seen.is_before(int(report.batchId()), str(report.timestamp()))
+
     newest = query._jsq.lastProgress()  # noqa: SLF001 - what this package is for
-    if newest is None or str(newest.timestamp()) <= seen:
+    if newest is None or not is_new(newest):
         return []
     kept = query._jsq.recentProgress()  # noqa: SLF001 - what this package is for
     found: list[str] = []
     for index in range(len(kept) - 1, -1, -1):
-        if str(kept[index].timestamp()) <= seen:
+        if not is_new(kept[index]):
             break
         found.append(str(kept[index].json()))
     return found[::-1]
