@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from fleet.fakes import FakeEngine, declared
+from penstock.fleet import processes
 from penstock.fleet.by_hand import ByHand
 from penstock.fleet.control import CONTROL_FILE, TOKEN_FILE, FleetControl, control_app
 from penstock.http import Access, GuardedApp, HttpServer, token_at
@@ -50,7 +51,9 @@ class Served:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    words = ["penstock", "up", "fleet.toml", "--foreground", "--dir", str(tmp_path)]
+    monkeypatch.setattr(processes, "command_of", lambda _: words)
     made = Served(tmp_path)
     with made.server:
         told = {"pid": os.getpid(), "started_s": psutil.Process().create_time(), "url": made.server.url}
