@@ -93,6 +93,16 @@ def test_a_goal_changes_what_it_names(served: Served, run: Callable[..., Outcome
     assert served.control.fleet.goals[CLICKS] == Goal("2 seconds", 0.25, 9)
 
 
+def test_no_escape_sequence_of_a_fleet_reaches_the_terminal(served: Served, run: Callable[..., Outcome]) -> None:
+    """An error may hold rows of a stream, and a goal comes back with who asked: both are shown, and not obeyed."""
+    served.control.fleet.standing[CLICKS].error = "bad row \x1b[2J\x9b1m\u202e\rfine"
+    for words in (("status",), ("goal", "clicks", "--priority", "9", "--by", "a\x1b]0;b\x07\nerror: c")):
+        outcome = run(*words, "--dir", str(served.directory))
+        assert (outcome.code, "\\x1b" in outcome.out) == (0, True)
+        assert [character for character in outcome.out if not character.isprintable() and character != "\n"] == []
+    assert outcome.out.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -18,6 +18,7 @@ from penstock.control.application import ApplicationLogic
 from penstock.control.events import GoalChanged
 from penstock.declaration import read_declaration
 from penstock.errors import AlreadyAttachedError, InvalidSettingError, PenstockError, UnknownQueryError
+from penstock.log_lines import log_plain_lines
 from penstock.loop import Loop
 from penstock.model import Application, Goal, Mode, QueryName
 from penstock.model.application import REPAY_WHEN_IDLE
@@ -114,6 +115,7 @@ def attach(
         pen = penstock.attach(spark, goals={"clicks": Goal(latency="5 seconds")})
         query = df.writeStream.queryName("clicks").format("noop").start()
     """
+    log_plain_lines()
     internals.require_classic_session(spark)
     _require_free(spark)
     arguments = None if isinstance(settings, Settings) else settings
