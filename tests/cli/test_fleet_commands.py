@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from fleet.fakes import FakeEngine, declared
+from penstock.fleet import processes
 from penstock.fleet.by_hand import ByHand
 from penstock.fleet.control import CONTROL_FILE, TOKEN_FILE, FleetControl, control_app
 from penstock.http import Access, GuardedApp, HttpServer, token_at
@@ -50,7 +51,9 @@ class Served:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    words = ["penstock", "up", "fleet.toml", "--foreground", "--dir", str(tmp_path)]
+    monkeypatch.setattr(processes, "command_of", lambda _: words)
     made = Served(tmp_path)
     with made.server:
         told = {"pid": os.getpid(), "started_s": psutil.Process().create_time(), "url": made.server.url}
@@ -88,6 +91,16 @@ def test_a_goal_changes_what_it_names(served: Served, run: Callable[..., Outcome
     text = run("goal", "clicks", "--minimum-accuracy", "0.25", "--dir", str(served.directory))
     assert "clicks: priority 9, minimum accuracy 0.25, latency 2 s; asked by" in text.out
     assert served.control.fleet.goals[CLICKS] == Goal("2 seconds", 0.25, 9)
+
+
+def test_no_escape_sequence_of_a_fleet_reaches_the_terminal(served: Served, run: Callable[..., Outcome]) -> None:
+    """An error may hold rows of a stream, and a goal comes back with who asked: both are shown, and not obeyed."""
+    served.control.fleet.standing[CLICKS].error = "bad row \x1b[2J\x9b1m\u202e\rfine"
+    for words in (("status",), ("goal", "clicks", "--priority", "9", "--by", "a\x1b]0;b\x07\nerror: c")):
+        outcome = run(*words, "--dir", str(served.directory))
+        assert (outcome.code, "\\x1b" in outcome.out) == (0, True)
+        assert [character for character in outcome.out if not character.isprintable() and character != "\n"] == []
+    assert outcome.out.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -98,3 +98,16 @@ def test_a_change_by_hand_is_shown_and_respected(run: Callable[..., object], tmp
     (row,) = json.loads(run("size", str(path), "--history", "--json").out)["rows"]  # type: ignore[attr-defined]
     assert (row["policy"], row["reason"]) == ("operator", "somebody changed heap")
     assert "by hand" in run("size", str(path), "--history").out  # type: ignore[attr-defined]
+
+
+def test_no_escape_sequence_of_an_event_log_reaches_the_terminal(run: Callable[..., object], tmp_path: Path) -> None:
+    """The name of an application that somebody else ran is shown, and not obeyed."""
+    began = {
+        "Event": "SparkListenerApplicationStart", "App Name": "a\x1b[2J\u202eb\r\nc", "App ID": "\x9b1m",
+        "Timestamp": 1_700_000_000_000,
+    }  # fmt: skip
+    (tmp_path / "app-1").write_text(json.dumps(began) + "\n")
+    outcome = run("size", "--event-log", str(tmp_path / "app-1"))
+    written: str = outcome.out  # type: ignore[attr-defined]
+    assert written.startswith("a\\x1b[2J\\u202eb  c (\\x9b1m)\n")
+    assert [character for character in written if not character.isprintable() and character != "\n"] == []

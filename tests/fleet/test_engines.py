@@ -13,16 +13,20 @@ import pytest
 
 from fleet.fakes import FakeAgent
 from penstock.engine.run import STATE_FILE
+from penstock.errors import FleetError
+from penstock.fleet.commands import ask_control, control_process, stop_fleet
+from penstock.fleet.control import CONTROL_FILE, TOKEN_FILE
 from penstock.fleet.engines import ElsewhereEngine, OwnEngine
 from penstock.fleet.processes import EngineProcess, end_engine, find_engine, kill_engine, session_members
 from penstock.fleet_declaration import EngineDeclaration
-from penstock.process.daemon import write_state
+from penstock.process.daemon import write_private, write_state
 from penstock.settings import AgentSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+NOBODY = 65534
 PARENT = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -34,9 +38,9 @@ time.sleep(600)
 class Tree:
     """A process with a child, in a session of its own, as an engine is."""
 
-    def __init__(self) -> None:
+    def __init__(self, *words: str) -> None:
         self.popen = subprocess.Popen(
-            [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, start_new_session=True, text=True
+            [sys.executable, "-c", PARENT, *words], stdout=subprocess.PIPE, start_new_session=True, text=True
         )
         assert self.popen.stdout is not None
         self.child = int(self.popen.stdout.readline())
@@ -48,18 +52,39 @@ class Tree:
         """Whether neither of the two runs."""
         return session_members(self.engine) == []
 
+    @property
+    def told(self) -> dict[str, object]:
+        """What an engine writes about itself."""
+        return {"name": "left", "pid": self.engine.pid, "started_s": self.engine.started_s, "url": self.engine.url}
+
+    def clear(self) -> None:
+        """Leave nothing of the two behind."""
+        for pid in (self.popen.pid, self.child):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self.popen.stdout.close()  # type: ignore[union-attr]
+        self.popen.wait()
+
 
 @pytest.fixture
-def tree() -> Iterator[Tree]:
-    made = Tree()
-    yield made
-    for pid in (made.popen.pid, made.child):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    made.popen.stdout.close()  # type: ignore[union-attr]
-    made.popen.wait()
+def started() -> Iterator[Callable[..., Tree]]:
+    """Starts processes with words on their command line, and ends them."""
+    made: list[Tree] = []
+
+    def start(*words: str) -> Tree:
+        made.append(Tree(*words))
+        return made[-1]
+
+    yield start
+    for tree in made:
+        tree.clear()
+
+
+@pytest.fixture
+def tree(started: Callable[..., Tree]) -> Tree:
+    return started()
 
 
 def test_a_kill_takes_what_the_engine_has_left_behind(tree: Tree) -> None:
@@ -95,14 +120,132 @@ def test_another_process_with_the_same_number_is_left_alone(tree: Tree) -> None:
     assert tree.popen.poll() is None
 
 
-def test_an_engine_is_found_again_while_it_runs(tree: Tree, tmp_path: Path) -> None:
+def place_of(fleet: Path) -> Path:
+    """Where the engine of a fleet writes about itself."""
+    return fleet / "engines" / "left"
+
+
+def engine_words(place: Path) -> tuple[str, ...]:
+    """What an engine is started with."""
+    return "engine", "run", "fleet.toml", "left", "--dir", str(place)
+
+
+def test_an_engine_is_found_again_while_it_runs(started: Callable[..., Tree], tmp_path: Path) -> None:
     """What is written of an engine leads to its process, and to nothing once that is gone."""
-    told = {"name": "left", "pid": tree.engine.pid, "started_s": tree.engine.started_s, "url": tree.engine.url}
-    assert find_engine("left", tmp_path) is None
-    write_state(tmp_path / STATE_FILE, told)
-    assert find_engine("left", tmp_path) == tree.engine
+    place = place_of(tmp_path)
+    tree = started(*engine_words(place))
+    assert find_engine("left", place) is None
+    write_state(place / STATE_FILE, tree.told)
+    assert find_engine("left", place) == tree.engine
     kill_engine(tree.engine)
-    assert find_engine("left", tmp_path) is None
+    assert find_engine("left", place) is None
+
+
+def test_a_fleet_is_found_through_a_link_that_its_user_names(started: Callable[..., Tree], tmp_path: Path) -> None:
+    """A directory has more than one name, and an engine that runs is found under each of them."""
+    place = place_of(tmp_path / "fleet")
+    tree = started(*engine_words(place))
+    write_state(place / STATE_FILE, tree.told)
+    (tmp_path / "link").symlink_to(tmp_path / "fleet")
+    assert find_engine("left", place_of(tmp_path / "link")) == tree.engine
+
+
+def test_what_means_nothing_leads_to_no_engine(tmp_path: Path) -> None:
+    """Half a file, another thing than an object, and an object without a process are no engine."""
+    for text in ("{", "[]", '{"name": "left"}', '{"name": "left", "pid": null, "started_s": "soon"}'):
+        write_private(tmp_path / STATE_FILE, text)
+        assert find_engine("left", tmp_path) is None
+
+
+def test_a_process_that_was_not_started_for_the_directory_is_never_ended(
+    started: Callable[..., Tree], tmp_path: Path
+) -> None:
+    """A state that names a shell, an engine of another fleet or another command ends none of them."""
+    place, other = place_of(tmp_path / "fleet"), place_of(tmp_path / "other")
+    for words in ((), engine_words(other), ("status", "--dir", str(place)), ("engine", "run", "--dir", "/")):
+        tree = started(*words)
+        write_state(place / STATE_FILE, tree.told)
+        with pytest.raises(FleetError, match="no fleet is up"):
+            stop_fleet(tmp_path / "fleet")
+        assert not tree.is_gone
+
+
+@pytest.mark.parametrize("linked", ["engines", "engines/left"])
+def test_a_link_to_another_fleet_ends_nothing_there(started: Callable[..., Tree], tmp_path: Path, linked: str) -> None:
+    """Where engines of another fleet are linked in, they are the other fleet's all the same."""
+    place = place_of(tmp_path / "other")
+    tree = started(*engine_words(place))
+    write_state(place / STATE_FILE, tree.told)
+    link = tmp_path / "fleet" / linked
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "other" / linked)
+    with pytest.raises(FleetError, match="no fleet is up"):
+        stop_fleet(tmp_path / "fleet")
+    assert find_engine("left", place) == tree.engine
+
+
+def test_a_state_that_others_may_have_written_ends_nothing(started: Callable[..., Tree], tmp_path: Path) -> None:
+    """Neither a file that others may write, nor a link, nor another user's file is believed; the file is named."""
+    place = place_of(tmp_path)
+    path, planted = place / STATE_FILE, tmp_path / "planted.json"
+    tree = started(*engine_words(place))
+    write_state(path, tree.told)
+    path.chmod(0o620)
+    with pytest.raises(FleetError, match=r"engine\.json is not a file that this user alone may write"):
+        stop_fleet(tmp_path)
+    path.chmod(0o600)
+    path.rename(planted)
+    path.symlink_to(planted)
+    with pytest.raises(FleetError, match=r"engine\.json cannot be read"):
+        stop_fleet(tmp_path)
+    if os.geteuid() == 0:
+        planted.rename(path)
+        os.chown(path, NOBODY, NOBODY)
+        with pytest.raises(FleetError, match="not believed"):
+            stop_fleet(tmp_path)
+    assert not tree.is_gone
+
+
+CONTROL_WORDS = ("up", "fleet.toml", "--foreground")
+
+
+def planted_control(fleet: Path, tree: Tree) -> Path:
+    """A file that says that a process controls a fleet."""
+    write_state(fleet / CONTROL_FILE, {**tree.told, "url": "http://127.0.0.1:9"})
+    return fleet / CONTROL_FILE
+
+
+def test_a_planted_control_process_is_neither_asked_nor_killed(started: Callable[..., Tree], tmp_path: Path) -> None:
+    """No token goes to the address in such a file, and its process stays."""
+    tree = started("up", "fleet.toml", "--foreground", "--dir", str(tmp_path / "other"))
+    path = planted_control(tmp_path, tree)
+    with pytest.raises(FleetError, match="no fleet is up"):
+        ask_control(tmp_path, "GET", "/v1/fleet")
+    with pytest.raises(FleetError, match="no fleet is up"):
+        stop_fleet(tmp_path)
+    path.chmod(0o602)
+    with pytest.raises(FleetError, match=r"control\.json is not a file that this user alone may write"):
+        ask_control(tmp_path, "GET", "/v1/fleet")
+    path.rename(tmp_path / "planted.json")
+    path.symlink_to(tmp_path / "planted.json")
+    with pytest.raises(FleetError, match=r"control\.json cannot be read"):
+        stop_fleet(tmp_path)
+    assert not (tmp_path / TOKEN_FILE).exists()
+    assert not tree.is_gone
+
+
+def test_a_control_process_is_known_by_the_directory_that_it_was_started_for(
+    started: Callable[..., Tree], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is written: in two words or one, from where it was started, or left out for the usual place."""
+    fleet = tmp_path / "penstock" / "fleet"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for words in (("--dir", str(fleet)), (f"--dir={fleet}",), ("--dir", "penstock/fleet"), ()):
+        planted_control(fleet, started(*CONTROL_WORDS, *words))
+        assert control_process(fleet) is not None, words
+        planted_control(tmp_path, started(*CONTROL_WORDS, *words))
+        assert control_process(tmp_path) is None, words
 
 
 class Clock:

@@ -188,6 +188,16 @@ def test_a_service_over_a_store_forwards_to_the_application_that_serves_beside_i
         assert (query, goal.minimum_accuracy, asked_by) == (NAMES[1], 0.25, f"order {answer['order_id']}")
 
 
+def test_what_instances_share_is_their_users_own(tmp_path: Path) -> None:
+    """Who asked for what is nobody else's to read, also in a file that an earlier version left open to all."""
+    path = tmp_path / "state"
+    Orders(path).ask("app", "/api/goal", {"asked_by": "alice"})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o644)
+    assert len(Orders(path).waiting()) == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def test_where_an_application_serves_is_written_through_no_link(tmp_path: Path) -> None:
     """A link that was planted under a name which can be guessed has nobody's file emptied, and nothing is left over."""
     letter, store = tmp_path / "letter", tmp_path / "app.db"

@@ -17,6 +17,7 @@ from penstock.model import ActionKind, LimitUnit, Metric, QueryName, QuerySpec
 from penstock.model.decision import ReadLimit
 from penstock.settings import Settings
 from penstock.spark import internals
+from penstock.spark.directives import DirectiveServer
 from penstock.spark.internals import callbacks, reports
 from penstock.store import MemoryStore
 
@@ -284,6 +285,39 @@ def test_an_attach_that_fails_leaves_nothing_behind(query: FakeQuery, monkeypatc
     assert session.listeners == []
     session.streams.active = active
     attach(session, settings=settings, store=MemoryStore()).detach()
+
+
+def test_an_attach_without_a_listener_leaves_no_server_behind(
+    query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the JVM takes no listener, whoever answers batches is closed, and the next attach finds all free."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("the JVM takes no listener")
+
+    servers: list[FakeServer] = []
+    monkeypatch.setattr(DirectiveServer, "for_session", lambda *_: servers.append(FakeServer()) or servers[-1])
+    monkeypatch.setattr(internals, "probe", lambda _: {internals.Ability.EXECUTORS: "no Spark here"})
+    monkeypatch.setattr(internals, "unseen_reports", lambda *_: [])
+    monkeypatch.setattr(internals, "take_reports_as_text", refuse)
+    session = cast("Any", FakeSession(query))
+    with pytest.raises(RuntimeError, match="takes no listener"):
+        attach(session, store=MemoryStore())
+    assert [server.is_closed for server in servers] == [True]
+    monkeypatch.setattr(internals, "take_reports_as_text", lambda *_: None)
+    attach(session, store=MemoryStore()).detach()
+    assert [server.is_closed for server in servers] == [True, True]
+
+
+class FakeServer:
+    """Answers nobody."""
+
+    endpoint, token = ("127.0.0.1", 1), "token"
+    is_closed = False
+
+    def close(self) -> None:
+        """Note it."""
+        self.is_closed = True
 
 
 def test_detach_after_the_death_of_the_jvm_lets_go_of_everything_else(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -75,3 +76,21 @@ def test_it_is_written_once_in_a_while(tmp_path: Path) -> None:
     assert file.path.exists()
     assert not list(tmp_path.glob("*.new"))
     store.close()
+
+
+def test_it_is_its_users_own_and_written_through_no_link(tmp_path: Path) -> None:
+    """Nobody else reads it, also where it could be read before, and a link beside it or in its place stays unused."""
+    letter = tmp_path / "letter"
+    letter.write_text("dear", encoding="utf-8")
+    letter.chmod(0o644)
+    with SqliteStore(tmp_path / "penstock.db") as store:
+        file = LearnedFile(store)
+        assert file.path is not None
+        for link in (file.path, tmp_path / f"{file.path.name}.new"):
+            link.symlink_to(letter)
+        file.write(_tier())
+        file.path.chmod(0o644)
+        file.write(_tier())
+    assert letter.read_text(encoding="utf-8") == "dear"
+    assert not file.path.is_symlink()
+    assert stat.S_IMODE(file.path.stat().st_mode) == 0o600

@@ -40,6 +40,7 @@ from penstock.cli import (
     version,
 )
 from penstock.errors import PenstockError
+from penstock.log_lines import log_plain_lines
 from penstock.report.text import clean
 from penstock.research.commands import experiment
 
@@ -119,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     0 is success, 1 a check that failed, 2 an error that the user can mend, 130 an interruption, 143 a polite kill.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    log_plain_lines()
     if arguments is None:
         signal.signal(signal.SIGTERM, _end)
     try:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from penstock.report.text import clean
+
 app = typer.Typer(help="Run an engine: a long-lived process that takes in queries.", rich_markup_mode=None)
 
 
@@ -65,5 +67,5 @@ def run(
     place = directory or state_directory("engines") / name
     run_engine(
         declared, fleet.settings, place, lease_s=own_lease_s if lease is None else lease,
-        say=lambda text: typer.echo(text, err=True),
+        say=lambda text: typer.echo(clean(text), err=True),
     )  # fmt: skip

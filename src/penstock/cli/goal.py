@@ -7,6 +7,7 @@ import typer
 from penstock.cli.fleet_options import FleetDirectory, fleet_directory
 from penstock.console import AsJson, print_json
 from penstock.model.goal import MAX_PRIORITY, MIN_PRIORITY
+from penstock.report.text import clean
 
 
 def command(
@@ -47,7 +48,8 @@ def command(
         print_json(answer)
         return
     latency_s = answer["latency_s"]
-    typer.echo(
+    told = (
         f"{query}: priority {answer['priority']}, minimum accuracy {answer['minimum_accuracy']:g}, latency "
         f"{'no goal' if latency_s is None else f'{latency_s:g} s'}; asked by {answer['asked_by']}"
     )
+    typer.echo(clean(told))

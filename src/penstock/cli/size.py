@@ -8,6 +8,7 @@ import typer
 
 from penstock.cli.options import SettingsPath, open_store
 from penstock.console import AsJson, local_time, print_json, print_table, short_number
+from penstock.report.text import clean
 
 if TYPE_CHECKING:
     from penstock.report.sizing import SizingReport
@@ -140,7 +141,7 @@ def _outcome(row: dict[str, Any]) -> str:
 
 
 def _print(report: "SizingReport") -> None:
-    typer.echo(report.name)
+    typer.echo(clean(report.name))
     if report.shape is None or report.round is None or report.newest is None:
         typer.echo('no window is known: attach with [sizing] mode = "recommend", or let it run for longer')
         return
@@ -149,9 +150,9 @@ def _print(report: "SizingReport") -> None:
     typer.echo(f"wanted: {wanted}")
     resized = report.round.resized
     if resized is not None and resized.unplaced:
-        typer.echo(f"        {resized.unplaced}")
+        typer.echo(f"        {clean(resized.unplaced)}")
     for missing in report.missing:
-        typer.echo(f"not known without {missing}")
+        typer.echo(f"not known without {clean(missing)}")
     typer.echo("")
     print_table(
         ["policy", "", "decides", "why"],

@@ -10,6 +10,7 @@ import typer
 
 from penstock.cli.fleet_options import FleetDirectory, fleet_directory
 from penstock.console import AsJson, print_json
+from penstock.report.text import clean
 
 
 def command(
@@ -37,7 +38,7 @@ def command(
         from penstock.fleet.control import run_fleet  # noqa: PLC0415 - as above
 
         logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        run_fleet(declaration, place, say=lambda text: typer.echo(text, err=True))
+        run_fleet(declaration, place, say=lambda text: typer.echo(clean(text), err=True))
         return
     began_s = time.monotonic()
     status = start_control(declaration, place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import AgentUnreachableError, FleetError
 from penstock.fleet.client import ask
 from penstock.fleet.control import CONTROL_FILE, ENGINES, TOKEN_FILE
-from penstock.fleet.processes import end_engine, find_engine, penstock_command
+from penstock.fleet.processes import believed_state, end_engine, find_control, find_engine, penstock_command
 from penstock.fleet.status import FleetStatus
 from penstock.http import token_at
 from penstock.process.daemon import find_process, last_words_of, start_daemon
@@ -66,12 +65,8 @@ def ask_control(directory: Path, method: str, path: str, body: dict[str, Any] | 
 
 def control_process(directory: Path) -> dict[str, Any] | None:
     """What the control process of a directory wrote about itself; None where none runs."""
-    try:
-        tree = json.loads((directory / CONTROL_FILE).read_text(encoding="utf-8"))
-        is_running = find_process(int(tree["pid"]), float(tree["started_s"])) is not None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return dict(tree) if is_running else None
+    tree = believed_state(directory / CONTROL_FILE)
+    return None if tree is None or find_control(tree, directory) is None else tree
 
 
 def stop_fleet(directory: Path) -> list[tuple[str, bool]]:
@@ -86,7 +81,7 @@ def stop_fleet(directory: Path) -> list[tuple[str, bool]]:
         deadline_s = time.monotonic() + _DOWN_WITHIN_S
         while control_process(directory) is not None and time.monotonic() < deadline_s:
             time.sleep(_LOOK_EVERY_S)
-        process = find_process(int(tree["pid"]), float(tree["started_s"]))
+        process = find_control(tree, directory)
         if process is not None:
             process.kill()
     # Those that the control process has ended are gone; these are of one that was killed.

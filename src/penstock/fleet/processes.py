@@ -2,17 +2,20 @@
 
 A process that the fleet started is a session of its own: its JVM and its Python workers stay in that session whatever
 becomes of it, and are found there when they have to go.
+
+The directory of a fleet may be named by its user and lie where others may write. So what its files say is believed only
+if this user alone may write them, and a process is taken for the fleet's only if it was started for that directory.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -21,17 +24,26 @@ from penstock.engine.run import STATE_FILE, TOKEN_FILE
 from penstock.errors import FleetError
 from penstock.fleet.client import AgentClient
 from penstock.http import token_at
-from penstock.process.daemon import find_process, last_words_of, start_daemon, write_state
+from penstock.process.daemon import (
+    UntrustedStateError,
+    command_of,
+    find_process,
+    last_words_of,
+    read_state,
+    start_daemon,
+    state_directory,
+    write_state,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
 _LOG = "engine.log"
 _LOOK_EVERY_S = 0.1
 _GONE_WITHIN_S = 15.0
 _ENDS_WITHIN_S = 40.0
 _MAIN = "import sys; from penstock.cli import main; sys.exit(main())"
+_DIRECTORY_OPTION = "--dir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +78,88 @@ def start_engine(name: str, file: Path, directory: Path) -> EngineProcess:
 
 def find_engine(name: str, directory: Path) -> EngineProcess | None:
     """The engine that was started in a directory and still runs; None where there is none."""
-    tree = read_state(directory)
+    tree = believed_state(directory / STATE_FILE)
     if tree is None or tree.get("name") != name:
         return None
-    found = EngineProcess(name, int(tree["pid"]), float(tree["started_s"]), tree.get("url"))
-    return found if found.is_running else None
-
-
-def read_state(directory: Path) -> dict[str, Any] | None:
-    """What is written about an engine: its process, and where it answers once it does."""
     try:
-        tree = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = EngineProcess(name, int(tree["pid"]), float(tree["started_s"]), tree.get("url"))
+    except (KeyError, TypeError, ValueError):
         return None
-    return tree if isinstance(tree, dict) else None
+    process = find_process(found.pid, found.started_s)
+    return found if process is not None and _is_engine_of(process, directory) else None
+
+
+def find_control(tree: Mapping[str, Any], directory: Path) -> Any:  # noqa: ANN401 - psutil has no types
+    """The control process of a fleet by what it wrote; None once it is gone, and for one that is not this fleet's."""
+    try:
+        process = find_process(int(tree["pid"]), float(tree["started_s"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return process if process is not None and _is_control_of(process, directory) else None
+
+
+def believed_state(path: Path) -> dict[str, Any] | None:
+    """What a process of a fleet wrote about itself; None where it wrote nothing, or nothing that means something.
+
+    Raises
+    ------
+    FleetError
+        Where somebody else may have written it, or it is a link: to go on as if nothing ran might run queries twice.
+    """
+    try:
+        return read_state(path)
+    except UntrustedStateError as error:
+        raise FleetError(f"{error}: delete it, or name another directory with --dir") from error
+    except OSError as error:
+        raise FleetError(
+            f"{path} cannot be read ({error.strerror}): delete it, or name another directory with --dir"
+        ) from error
+    except ValueError:
+        return None
+
+
+def _is_engine_of(process: Any, directory: Path) -> bool:  # noqa: ANN401 - psutil has no types
+    """Whether a process was started as an engine for this directory."""
+    words = command_of(process)
+    named = _named_directory(process, words)
+    # Links below the fleet's own directory are not followed: they might lead to an engine of another fleet.
+    return {"engine", "run"} <= set(words) and named is not None and _settled(named, 2) == _settled(directory, 2)
+
+
+def _is_control_of(process: Any, directory: Path) -> bool:  # noqa: ANN401 - psutil has no types
+    """Whether a process was started to control the fleet of this directory."""
+    words = command_of(process)
+    if not {"up", "--foreground"} <= set(words):
+        return False
+    named = _named_directory(process, words)
+    if named is None:
+        # Somebody started it by hand, for the directory that everybody takes.
+        with suppress(psutil.Error):
+            named = state_directory("fleet", process.environ())
+    return named is not None and _settled(named, 0) == _settled(directory, 0)
+
+
+def _named_directory(process: Any, words: Sequence[str]) -> Path | None:  # noqa: ANN401 - psutil has no types
+    """The directory that a command line names; None where it names none."""
+    named = None
+    for place, word in enumerate(words):
+        if word == _DIRECTORY_OPTION and place + 1 < len(words):
+            named = words[place + 1]
+        elif word.startswith(f"{_DIRECTORY_OPTION}="):
+            named = word.partition("=")[2]
+    if named is None or Path(named).is_absolute():
+        return None if named is None else Path(named)
+    with suppress(psutil.Error):
+        return Path(process.cwd()) / named
+    return None
+
+
+def _settled(path: Path, below: int) -> Path:
+    """A path without links, apart from its last so many names."""
+    root, names = path, path.parts[len(path.parts) - below :]
+    for _ in names:
+        root = root.parent
+    return root.resolve().joinpath(*names)
 
 
 def await_engine(process: EngineProcess, directory: Path, timeout_s: float) -> tuple[EngineProcess, AgentClient]:

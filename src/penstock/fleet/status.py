@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.report.text import compact_number, text_table
+from penstock.report.text import clean, compact_number, text_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ class FleetStatus:
         queries = [_query_cells(line) for line in self.queries]
         first = text_table(_ENGINE_HEAD, engines, columns=_COLUMNS, shrink=0)
         second = text_table(_QUERY_HEAD, queries, columns=_COLUMNS, shrink=len(_QUERY_HEAD) - 1)
-        return f"{first}\n\n{second}" + ("" if self.page_url is None else f"\n\ndashboard: {self.page_url}")
+        return f"{first}\n\n{second}" + ("" if self.page_url is None else f"\n\ndashboard: {clean(self.page_url)}")
 
 
 def fleet_status(fleet: EngineFleet, now_s: float) -> FleetStatus:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import tempfile
 import time
@@ -22,9 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _PRIVATE = 0o600
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _SAME_PROCESS_WITHIN_S = 2.0
 _LAST_LINES = 5
 _LOOK_EVERY_S = 0.05
+
+
+class UntrustedStateError(Exception):
+    """A file of state that somebody else may have written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is not a file that this user alone may write, and is not believed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +121,32 @@ def write_state(path: Path, tree: Mapping[str, object]) -> None:
     """Replace a file of state as a whole: whoever reads meanwhile sees the old one or the new one."""
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     write_private(path, json.dumps(tree, indent=2) + "\n")
+
+
+def read_state(path: Path) -> dict[str, Any] | None:
+    """What :func:`write_state` wrote; None where there is nothing.
+
+    Raises
+    ------
+    UntrustedStateError
+        Where the file is another user's, or others may write it.
+    OSError
+        Where it cannot be read, or is a link: whoever may plant a link chooses what is read.
+    ValueError
+        Where it holds no object.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, encoding="utf-8") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _OTHERS_MAY_WRITE:
+            raise UntrustedStateError(path)
+        tree = json.load(file)
+    if not isinstance(tree, dict):
+        raise ValueError("it holds no object")  # noqa: TRY004 - as for all that is no state
+    return tree
 
 
 def write_private(path: Path, text: str) -> None:

@@ -8,20 +8,20 @@ only if it was started for this very directory, and no more is deleted than was 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import stat
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.process.daemon import (
+    UntrustedStateError,
     command_of,
     descendants,
     end_processes,
     find_process,
     last_words_of,
+    read_state,
     start_daemon,
     write_private,
     write_state,
@@ -62,27 +62,12 @@ class DaemonGroup:
 
     def read(self) -> dict[str, Any] | None:
         """What was remembered; None where nothing was. What somebody else may have written is refused."""
-        path = self.directory / STATE_FILE
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
+            return read_state(self.directory / STATE_FILE)
+        except UntrustedStateError as error:
+            raise self._error(f"{error}: name another directory with --dir") from error
+        except (OSError, ValueError) as error:
             raise self.unreadable(error) from error
-        with os.fdopen(descriptor, encoding="utf-8") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-                raise self._error(
-                    f"{path} is not a file that this user alone may write, and is not believed: name another directory "
-                    "with --dir"
-                )
-            try:
-                tree = json.load(file)
-            except ValueError as error:
-                raise self.unreadable(error) from error
-        if not isinstance(tree, dict):
-            raise self.unreadable("it holds no object")
-        return tree
 
     def unreadable(self, why: object) -> PenstockError:
         """The error for a state that means nothing."""

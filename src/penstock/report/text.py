@@ -136,6 +136,8 @@ def text_table(
 ) -> str:
     """An aligned table of at most so many columns; the cell number ``shrink`` of each row gives way first.
 
+    Texts are shown without what a terminal would obey.
+
     Examples
     --------
     >>> print(text_table(["query", "state"], [["clicks", "fine"], ["a-long-name", "shedding"]], columns=20, shrink=0))
@@ -143,7 +145,7 @@ def text_table(
     clicks       fine
     a-long-name  sheddi…
     """
-    lines = [list(head), *(list(row) for row in rows)]
+    lines = [[clean(cell) for cell in row] for row in (head, *rows)]
     widths = [max(width_columns(line[place]) for line in lines) for place in range(len(head))]
     spare = columns - sum(widths) - len(_GAP) * (len(head) - 1)
     if spare < 0:

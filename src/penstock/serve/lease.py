@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.errors import ServiceError
+from penstock.store.file import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,8 +35,9 @@ _TABLES = (
 
 @contextmanager
 def shared_state(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file that instances share, in one transaction that either happens or does not."""
+    """The file that instances share, this user's alone, in one transaction that either happens or does not."""
     try:
+        make_private(path)
         with closing(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")
@@ -43,7 +45,7 @@ def shared_state(path: Path) -> Iterator[sqlite3.Connection]:
                 connection.execute(table)
             yield connection
             connection.execute("COMMIT")
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise ServiceError(
             f"the state file {path} cannot be used ({error}): use a path on a local disk that this user may write to"
         ) from error

@@ -18,6 +18,7 @@ from penstock.control.application import ApplicationLogic
 from penstock.control.events import GoalChanged
 from penstock.declaration import read_declaration
 from penstock.errors import AlreadyAttachedError, InvalidSettingError, PenstockError, UnknownQueryError
+from penstock.log_lines import log_plain_lines
 from penstock.loop import Loop
 from penstock.model import Application, Goal, Mode, QueryName
 from penstock.model.application import REPAY_WHEN_IDLE
@@ -114,6 +115,7 @@ def attach(
         pen = penstock.attach(spark, goals={"clicks": Goal(latency="5 seconds")})
         query = df.writeStream.queryName("clicks").format("noop").start()
     """
+    log_plain_lines()
     internals.require_classic_session(spark)
     _require_free(spark)
     arguments = None if isinstance(settings, Settings) else settings
@@ -197,10 +199,12 @@ class Penstock:
         self.events = SessionEvents(
             spark, self.loop, self.plant, self._answering, settings, goals=goals, missing=self.missing
         )
-        self._listener = Listener(self.events, self.missing)
+        self._listener: Listener | None = None
         try:
+            listener = Listener(self.events, self.missing)
             _take_hold(self)
-            spark.streams.addListener(self._listener)
+            self._listener = listener
+            spark.streams.addListener(listener)
             for query in spark.streams.active:
                 self.events.take_up(query)
             every_s = settings.scaling.every_s if executors is not None else settings.observe.executors_every_s
@@ -363,7 +367,8 @@ class Penstock:
                 after.callback(self.plant.sizing.close)
             after.callback(self.loop.release_all, "detach", "Penstock lets go of the session")
             try:
-                self._spark.streams.removeListener(self._listener)
+                if self._listener is not None:
+                    self._spark.streams.removeListener(self._listener)
             except Exception as error:  # noqa: BLE001 - a JVM that is gone has no listeners to remove
                 logger.warning("the listener could not be removed (%s); the JVM of the session may be gone", error)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.process.daemon import write_private
 from penstock.store import SqliteStore
 
 if TYPE_CHECKING:
@@ -54,13 +54,14 @@ class LearnedFile:
             self.write(scaling)
 
     def write(self, scaling: ScalingTier | None) -> None:
-        """Write what is known now: whole or not at all. A disk that fails costs a warning and no decision."""
+        """Write what is known now: whole or not at all, and for this user alone.
+
+        A disk that fails costs a warning and no decision.
+        """
         learned = None if scaling is None else scaling.remembered()
         if self.path is None or learned is None:
             return
-        new = Path(f"{self.path}.new")
         try:
-            new.write_text(json.dumps(learned), encoding="utf-8")
-            new.replace(self.path)
+            write_private(self.path, json.dumps(learned))
         except OSError as error:
             logger.warning("what the scaler learned was not written to %s: %s", self.path, error)
