@@ -216,6 +216,78 @@ def test_intervals_over_rows_behind_a_guard_with_a_key_are_warned_of(
     assert "count_by_key or sum_by_key" in told.reason
 
 
+def test_counts_by_key_where_they_do_not_apply_are_refused(
+    stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """On plans as Spark has them: without a key, in other groups, and of a key whose type was changed."""
+    pen = attach()
+    rows = backlog(stopping, 2000, keys="50")
+    keyed, plain = pen.guard(rows, key="key"), pen.guard(rows)
+    spaced = pen.guard(rows.withColumnRenamed("key", "user (id)"), key="user (id)")
+    mapped = keyed.mapInPandas(lambda frames: frames, "key long, value double, weight double")
+    counts, text = pf.count_by_key("key"), fn.col("key").cast("string")
+    for frame, refused in (
+        (keyed.groupBy(fn.window("timestamp", "10 seconds"), "key").agg(*counts), None),
+        (keyed.select(fn.col("key").alias("k"), "weight").groupBy("k").agg(*pf.count_by_key("k")), None),
+        (keyed.groupBy("key", "value").agg(*pf.sum_by_key("value", "key")), None),
+        (spaced.groupBy("user (id)").agg(*pf.count_by_key("user (id)")), None),
+        (mapped.groupBy("key").agg(*counts), None),
+        (plain.groupBy("key").agg(*counts), "no keys were drawn"),
+        (keyed.groupBy("value").agg(*counts), "a group of other columns"),
+        (keyed.groupBy(text.alias("name")).agg(*counts), "a group of other columns"),
+        (keyed.rollup("key", "value").agg(*counts), "a group of other columns"),
+        (keyed.withColumn("key", text).groupBy("key").agg(*counts), "as every guard on the way has drawn it"),
+        (keyed.withColumn("key", fn.col("key").cast("int")).groupBy("key").agg(*counts), "as every guard on the way"),
+    ):
+        findings = check_writer(frame.writeStream).findings
+        assert [each.verdict for each in findings] == ([] if refused is None else ["refuse"])
+        assert refused is None or refused in findings[0].problem
+    goal = Goal(latency="5 seconds", minimum_accuracy=0.1)
+    wrong = plain.groupBy("key").agg(*counts).writeStream.queryName("no_key").format("noop").outputMode("update")
+    with pytest.raises(InvalidGuardError, match=r"count_by_key or sum_by_key behind a guard.*give the guard the key"):
+        pen.govern(wrong, goal).start()
+    right = keyed.groupBy("key").agg(*counts).writeStream.queryName("with_key").format("noop").outputMode("update")
+    query = pen.govern(right, goal).start()
+    wait_for_batches(query, 1)
+    assert not actions_of(pen.store, "with_key", ActionKind.PLAN_FINDING)
+
+
+def test_counts_by_key_that_are_refused_would_call_thinned_keys_complete(spark: SparkSession) -> None:
+    """Of a batch that was kept whole and one at 0.4: behind a guard with the key no complete count lacks a row.
+
+    Draws are hashes, so that the same rows stay in every run of this test.
+    """
+    keys, rows_per_key = 300, 20
+
+    def kept(key: str | None) -> DataFrame:
+        parts = []
+        for batch, ratio in enumerate((1.0, 0.4)):
+            half = keys * rows_per_key // 2
+            rows = spark.range(batch * half, (batch + 1) * half).withColumnRenamed("id", "offset")
+            told = fn.array(*(fn.lit(value) for value in Directive(0, ratio).to_array(answered=True)))
+            rows = rows.withColumn("key", fn.col("offset") % keys)
+            decided = decide(rows, told, key=key, arrival=None, utility=None, identity=("offset",))
+            parts.append(decided.where("weight > 0").select("key", "weight"))
+        return parts[0].union(parts[1])
+
+    complete, thinned = {}, {}
+    for name, frame in (
+        ("key", kept("key")),
+        ("no key", kept(None)),
+        ("text", kept("key").withColumn("key", fn.col("key").cast("string"))),
+        ("int", kept("key").withColumn("key", fn.col("key").cast("int"))),
+    ):
+        counted = (
+            frame.groupBy("key").agg(*pf.count_by_key("key", largest_weight=2.5)).where("count_complete").collect()
+        )
+        complete[name] = len(counted)
+        thinned[name] = len([row for row in counted if row["count"] < rows_per_key])
+    show(f"keys that are called complete: {complete}, of which rows were dropped: {thinned}")
+    assert complete["key"] > 0.2 * keys
+    assert thinned["key"] == 0
+    assert min(thinned["no key"], thinned["text"], thinned["int"]) > 20
+
+
 def test_a_joined_row_has_the_larger_weight(spark: SparkSession) -> None:
     """Also where an outer join has left one side empty."""
     sides = spark.createDataFrame([(2.0, 5.0), (4.0, None), (None, 3.0)], "left double, right double")

@@ -121,8 +121,8 @@ def test_joins_with_one_guarded_side() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "verdict"),
     [
-        ("FlatMapGroupsInPandas", "[value#3], f(), [out#50]", "warn"),
-        ("TransformWithStateInPySpark", "f(), [value#3]", "warn"),
+        ("FlatMapGroupsInPandas", "[value#3], f(key#2L, value#3)#49, [out#50]", "warn"),
+        ("TransformWithStateInPySpark", "f(key#2L, value#3)#49, 1, [out#50], Update, NoTime", "warn"),
         ("GlobalLimit", "5", "warn"),
         ("Generate", "explode(words#5), [word#6]", "warn"),
         ("Window", "[row_number()], [key#2L]", "refuse"),
@@ -138,10 +138,164 @@ def test_each_operator_has_its_verdict(name: str, text: str, verdict: str | None
     assert found(over(name, text, SOURCE)).findings == ()
 
 
-def test_grouped_functions_behind_the_guard_of_their_key_are_right() -> None:
-    """All rows of a key are there, or none."""
-    node = over("FlatMapGroupsInPandas", "[key#2L], f(), [out#50]", guarded())
-    assert found(node, g1="key").findings == ()
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("FlatMapGroupsInPandas", "[{}], f(key#2L, value#3)#49, [out#50]"),
+        ("FlatMapGroupsInPandasWithState", "f(key#2L, value#3)#49, [{}], [state#50L], [StructField(n)], Update"),
+    ],
+)
+def test_grouped_functions_behind_the_guard_of_their_key_are_right(name: str, text: str) -> None:
+    """All rows of a key are there, or none; that the function reads the key is not enough."""
+    assert found(over(name, text.format("key#2L"), guarded()), g1="key").findings == ()
+    assert [each.operator for each in found(over(name, text.format("value#3"), guarded()), g1="key").warnings] == [name]
+
+
+def test_a_function_with_state_groups_by_the_first_columns_of_its_rows() -> None:
+    """Its text says only how many they are."""
+    name, text = "TransformWithStateInPySpark", "f(key#2L, value#3)#49, 1, [out#50], Update, NoTime"
+    for columns, operators in (("key#2L, value#3, weight#4", []), ("value#3, key#2L, weight#4", [name])):
+        grouped = over("Project", f"[{columns}]", guarded(), output=columns)
+        assert [each.operator for each in found(over(name, text, grouped), g1="key").findings] == operators
+
+
+def by_key(column: str, grouping: str, below: PlanNode) -> PlanNode:
+    """Counts by a key as penstock.functions writes them."""
+    draw = f"(cast(shiftrightunsigned(xxhash64(20077, {column}, 42), 11) as double) * 1.1102230246251565E-16)"
+    items = (
+        "sum(CASE WHEN isnotnull(weight#4) THEN 1.0 END) AS count#10, "
+        "coalesce(try_divide(sum((weight#4 * 1.0)), sum(1.0)), max(weight#4)) AS count_weight#11, "
+        f"((max(CASE WHEN isnotnull(weight#4) THEN {draw} END) * told#5[(16 + 0)]) < 1.0) AS count_complete#12"
+    )
+    columns = "key#2L, count#10, count_weight#11, count_complete#12"
+    return over("Aggregate", f"[{grouping}], [{grouping}, {items}]", below, output=columns)
+
+
+def test_counts_by_the_key_of_a_guard_are_right() -> None:
+    """Grouped by it alone or with others, under another name, and behind a function that gives rows back."""
+    renamed = over("Project", "[key#2L AS user id#7L, weight#4]", guarded(), output="user id#7L, weight#4")
+    right = over("Project", "[1.0 AS weight#60]", SOURCE, output="offset#1L, key#2L, value#3, weight#60")
+    mapped = over("MapInPandas", "f(key#22L)#30, [key#2L, weight#4]", guarded(first=21), output="key#2L, weight#4")
+    table = PlanNode("Relation", "Relation", "key#42L")
+    joined = over("Join", "LeftOuter, (key#2L = key#42L)", guarded(), table, output="key#2L, weight#4, key#42L")
+    for column, grouping, below in (
+        ("key#2L", "key#2L", guarded()),
+        ("key#2L", "window#8-T5000ms, key#2L", guarded()),
+        ("user id#7L", "user id#7L", renamed),
+        ("key#2L", "key#2L", mapped),
+        ("key#2L", "key#2L", over("Union", "false, false", guarded(), right)),
+        ("key#2L", "key#2L", joined),
+    ):
+        assert found(by_key(column, grouping, below), g1="key").findings == ()
+
+
+def test_counts_by_key_of_what_two_joined_guards_have_drawn_are_right() -> None:
+    """Also where the join has made one column of both keys."""
+    pair = over(
+        "Join", "Inner, (key#2L = key#22L)", guarded(), guarded(2, first=21), output="key#2L, weight#4, key#22L"
+    )
+    one = over("Project", "[coalesce(key#2L, key#22L) AS key#9L, weight#4]", pair, output="key#9L, weight#4")
+    assert found(by_key("key#9L", "key#9L", one), g1="key", g2="key").findings == ()
+
+
+def test_a_key_with_blanks_and_brackets_in_its_name_is_followed() -> None:
+    """Spark writes names as they are."""
+    columns = "offset#1L, users (all)#2L"
+    metrics = PlanNode("CollectMetrics", "CollectMetrics penstock.guard.1, [count(1) AS n#90]", columns, (SOURCE,))
+    guard = PlanNode("Project", f"Project [{columns}, (1.0 / ratio) AS weight#4]", f"{columns}, weight#4", (metrics,))
+    assert found(by_key("users (all)#2L", "users (all)#2L", guard), g1="users (all)").findings == ()
+
+
+def test_counts_by_key_behind_a_plain_guard_are_refused() -> None:
+    """They would be of the kept rows, and some of them called complete; so where one guard of two has no key."""
+    united = over("Union", "false, false", guarded(), guarded(2, first=21))
+    for report, problem, remedy in (
+        (
+            found(by_key("key#2L", "key#2L", guarded()), g1=None),
+            "no keys were drawn but rows",
+            "give the guard the key",
+        ),
+        (found(by_key("key#2L", "key#2L", united), g1="key", g2=None), "every guard", "give every guard that key"),
+    ):
+        (refused,) = report.findings
+        assert (refused.verdict, refused.operator) == ("refuse", "count_by_key or sum_by_key")
+        assert problem in refused.problem
+        assert remedy in refused.remedy
+
+
+def test_counts_by_key_in_other_groups_are_refused() -> None:
+    """A group of many keys lacks the rows of those that were dropped; totals over levels have such groups, too."""
+    for grouping in ("value#3", "cast(key#2L as int)", "key#9L, spark_grouping_id#8L"):
+        (refused,) = found(by_key("key#2L", grouping, guarded()), g1="key").refusals
+        assert "group by the guard's key" in refused.remedy
+
+
+def test_counts_by_a_key_of_another_type_are_refused() -> None:
+    """Another type has other draws: cast before the counts or in them, or by the function that gives rows back."""
+    cast = over("Project", "[cast(key#2L as string) AS key#7, weight#4]", guarded(), output="key#7, weight#4")
+    mapped = over("MapInArrow", "f(key#22L)#30, [key#2, weight#4]", guarded(first=21), output="key#2, weight#4")
+    for column, grouping, below in (
+        ("key#7", "key#7", cast),
+        ("cast(key#2L as int)", "key#2L", guarded()),
+        ("value#3", "value#3", guarded()),
+        ("key#2", "key#2", mapped),
+    ):
+        (refused,) = found(by_key(column, grouping, below), g1="key").refusals
+        assert "not the key as every guard on the way has drawn it" in refused.problem
+        assert "change its type before the guard" in refused.remedy
+
+
+def test_a_union_has_the_keys_that_all_its_guards_have_drawn() -> None:
+    """Of guards with different keys it has none: duplicates are refused, grouped functions warned of."""
+    union = over("Union", "false, false", guarded(), guarded(2, first=21))
+    duplicates = over("Deduplicate", "[key#2L]", union)
+    grouped = over("FlatMapGroupsInPandas", "[key#2L], f(key#2L)#49, [out#50]", union)
+    assert len(found(duplicates, g1="key", g2="value").refusals) == 1
+    assert len(found(duplicates, g1="key", g2="key").refusals) == 0
+    assert len(found(grouped, g1="key", g2="value").warnings) == 1
+    assert found(grouped, g1="key", g2="key").findings == ()
+    assert len(found(by_key("key#2L", "key#2L", union), g1="key", g2="value").refusals) == 1
+    assert found(by_key("key#2L", "key#2L", union), g1="key", g2="key").findings == ()
+
+
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [
+        ("try_sum(value#3) AS x#10", "try_sum()"),
+        ("try_avg(value#3) AS x#10", "try_avg()"),
+        ("product(value#3) AS x#10", "product()"),
+        ("listagg(cast(value#3 as string), null, 0, 0) AS x#10", "listagg()"),
+        ("bit_or(offset#1L) AS x#10L", "bit_or()"),
+        ("regr_slope(value#3, cast(offset#1L as double)) AS x#10", "regr_slope()"),
+        ("cast(of_mine(value#3)#31 as int) AS x#10", "of_mine()"),
+        ("listagg(key#2L, null, 0, 0) AS x#10", "listagg()"),
+    ],
+)
+def test_whatever_is_made_of_rows_is_an_aggregate(item: str, name: str) -> None:
+    """By no list of names: alone it is not taken for duplicates, and beside a count that is right it is warned of."""
+    for beside in ("", ", sum(weight#4) AS count#11"):
+        report = found(over("Aggregate", f"[key#2L], [key#2L, {item}{beside}]", guarded(), output="x#10"), g1=None)
+        assert [each.operator for each in report.warnings] == [name]
+        assert not report.refusals
+
+
+def test_what_is_made_of_groups_is_no_aggregate() -> None:
+    """Groups alone are distinct values; functions of them beside a count are as right as they are."""
+    grouping = "key#2L, (value#3 % 3.0), window#8-T5000ms"
+    items = (
+        "key#2L AS key#12L, (value#3 % 3.0) AS v#13, ((value#3 % 3.0) + key#2L) AS w#14, window#8-T5000ms.start AS s#15"
+    )
+    alone = over("Aggregate", f"[{grouping}], [{items}, 3 AS three#16]", guarded(), output="key#12L")
+    assert [each.operator for each in found(alone, g1=None).refusals] == ["dropDuplicates"]
+    beside = over("Aggregate", f"[{grouping}], [{items}, sum(weight#4) AS n#17]", guarded(), output="key#12L, n#17")
+    assert found(beside, g1=None).findings == ()
+
+
+def test_weights_are_followed_through_functions_from_rows_to_rows() -> None:
+    """Such a function gives the weight as a column of its own."""
+    mapped = over("MapInPandas", "f(weight#4)#30, [key#40L, weight#41]", guarded(), output="key#40L, weight#41")
+    right = over("Aggregate", "[key#40L], [key#40L, sum(weight#41) AS n#42]", mapped, output="key#40L, n#42")
+    assert found(right, g1=None).findings == ()
 
 
 def test_unions_need_weights_on_both_sides() -> None:

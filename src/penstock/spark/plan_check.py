@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import InvalidGuardError
 from penstock.model.decision import PlanFinding
-from penstock.spark import internals
-from penstock.spark.collector import GUARD_PREFIX
+from penstock.spark import internals, plan_text
 from penstock.spark.guard import guard_keys
 
 if TYPE_CHECKING:
@@ -33,31 +32,17 @@ if TYPE_CHECKING:
     from penstock.model import QueryName
     from penstock.spark.internals import JavaObject, PlanNode
 
-_COLUMN = re.compile(r"([^\s#(),\[\]]+)#(\d+)")
-_ALIAS = re.compile(r" AS .+?#(\d+)L?(?:-T\d+ms)?$")
-_PLAIN_ALIAS = re.compile(r"^[^\s#()]+#(\d+)L?(?:-T\d+ms)? AS .+?#(\d+)L?$")
-_EQUAL = re.compile(r"#(\d+)L?(?:-T\d+ms)? (?:=|<=>) [^\s#()]+#(\d+)")
-_GUARD = re.compile(rf"{re.escape(GUARD_PREFIX)}(?:\.[a-z_]+)*\.\d+")
-_NAMED_WEIGHT = re.compile(rf"({_GUARD.pattern})#\d+ AS weight#\d+")
-_AGGREGATES = (
-    "count", "count_if", "sum", "avg", "mean", "min", "max", "first", "last", "any_value", "median", "mode",
-    "collect_list", "collect_set", "array_agg", "stddev", "stddev_pop", "stddev_samp", "variance", "var_pop",
-    "var_samp", "skewness", "kurtosis", "corr", "covar_pop", "covar_samp", "percentile", "percentile_approx",
-    "approx_percentile", "max_by", "min_by", "bool_and", "bool_or", "every", "some", "histogram_numeric",
-)  # fmt: skip
-_AGGREGATE = re.compile(rf"\b({'|'.join(_AGGREGATES)})\(")
-_DISTINCT = re.compile(r"\b\w+\(distinct |\bapprox_count_distinct\(|\bhll_sketch_agg\(|\bcount_min_sketch\(")
 _STATEFUL = re.compile(
     r"FlatMapGroups|FlatMapCoGroups|TransformWithState|MapGroups|CoGroup|AggregateInPandas|ArrowAggregate"
 )
 _DEDUPLICATE = ("Deduplicate", "DeduplicateWithinWatermark", "Distinct")
-_INTERVAL = re.compile(r"#(\d+)(?: END)? - 1\.0\)")
-"""The variance factor of an interval: a weight less one, of all rows or of those with a value."""
+_FROM_ROWS_TO_ROWS = ("MapInPandas", "MapInArrow", "PythonMapInArrow")
 _USE_FUNCTIONS = "use count, sum or avg of penstock.functions, which count what was dropped too"
 _USE_BY_KEY = (
     "group by the key with count_by_key or sum_by_key of penstock.functions, and take totals over keys with sum and "
     "ratio and the column that ends in '_weight'"
 )
+_BY_KEY = "count_by_key or sum_by_key"
 _USE_KEY = "give the guard the key of the operator (key=...), or place the guard behind it"
 
 
@@ -162,7 +147,7 @@ class _Look:
 
     def flow(self, node: PlanNode) -> _Flow:
         below = [self.flow(child) for child in node.children]
-        guard = _guard_name(node)
+        guard = plan_text.guard_name(node)
         if guard is not None:
             return self._guard(node, guard, below)
         if not any(each.is_sampled or each.weights for each in below):
@@ -183,17 +168,21 @@ class _Look:
             self._refuse("guard", "rows were dropped before it, and its weights do not know of them", "use one guard")
         self.guards.append(name)
         key = self._guard_keys.get(name)
-        keys = frozenset(number for column, number in _columns(node.output) if column == key)
-        weights = frozenset(number for column, number in _columns(node.output) if column == "weight")
         is_keyed = key is not None
-        return _Flow(is_sampled=True, is_keyed=is_keyed, has_keyed=is_keyed, weights=weights, keys=keys)
+        return _Flow(
+            is_sampled=True,
+            is_keyed=is_keyed,
+            has_keyed=is_keyed,
+            weights=plan_text.named("weight", node.output),
+            keys=plan_text.named(key, node.output),
+        )
 
     def _judge(self, node: PlanNode, flow: _Flow) -> None:
         name = node.name
         if name in _DEDUPLICATE:
             self._deduplicate(node, flow)
         elif _STATEFUL.search(name):
-            if not (flow.is_keyed and flow.keys & _numbers(node.text)):
+            if not (flow.is_keyed and flow.keys & plan_text.grouping_of(node)):
                 problem = "its function sees the kept rows of a group only"
                 self._warn(name, problem, f"{_USE_KEY}, and count with the column 'weight'")
         elif name in ("GlobalLimit", "LocalLimit", "Tail"):
@@ -206,7 +195,7 @@ class _Look:
             self._warn("explode", problem, "count before it, or place the guard behind it")
 
     def _deduplicate(self, node: PlanNode, flow: _Flow) -> None:
-        on = _numbers(node.text) if node.name != "Distinct" else _numbers(node.output)
+        on = plan_text.numbers(node.output if node.name == "Distinct" else node.text)
         if flow.is_keyed and flow.keys & on:
             problem = "a value that was dropped in one batch and kept in a later one has the later one's weight"
             self._warn("dropDuplicates", problem, "place the guard behind it where keep ratios change much")
@@ -215,22 +204,47 @@ class _Look:
             self._refuse("dropDuplicates", problem, _USE_KEY)
 
     def _aggregate(self, node: PlanNode, flow: _Flow) -> _Flow:
-        items = _items(node.text)
-        for item in items:
-            if _DISTINCT.search(item):
+        found = plan_text.lists(node.text)
+        grouping, items = (found[0] if len(found) > 1 else []), found[-1]
+        aggregates = [item for item in items if plan_text.is_aggregate(item, grouping)]
+        for item in aggregates:
+            if plan_text.is_distinct(item):
                 self._distinct(item, flow)
-            elif (found := _AGGREGATE.search(item)) and not _numbers(item) & flow.weights:
-                self._warn(f"{found.group(1)}()", "it is of the kept rows only", _USE_FUNCTIONS)
-            elif flow.has_keyed and flow.weights & {int(number) for number in _INTERVAL.findall(item)}:
+            elif drawn := plan_text.drawn_keys(item):
+                self._by_key(drawn, plan_text.plain(grouping), flow)
+            elif not plan_text.numbers(item) & flow.weights:
+                self._warn(f"{plan_text.aggregate_name(item)}()", "it is of the kept rows only", _USE_FUNCTIONS)
+            elif flow.has_keyed and flow.weights & plan_text.interval_weights(item):
                 problem = "rows of a key were drawn together, and the intervals take each for drawn by itself"
                 self._warn("count, sum or avg of rows", problem, _USE_BY_KEY)
-        if flow.is_sampled and not any(_AGGREGATE.search(item) or _DISTINCT.search(item) for item in items):
+        if flow.is_sampled and not aggregates:
             self._deduplicate(node, flow)
         # What comes out are results, no rows: those of weights carry them on, to totals over keys and the like.
-        return _Flow(weights=_derived(items, flow.weights), keys=flow.keys)
+        return _Flow(weights=plan_text.derived(items, flow.weights), keys=plan_text.renamed(items, flow.keys))
+
+    def _by_key(self, drawn: Sequence[int | None], grouping: frozenset[int], flow: _Flow) -> None:
+        """Counts by key: of the very key that was drawn, and all rows of a group are of one."""
+        if not (flow.has_keyed or flow.keys):
+            problem = (
+                "no keys were drawn but rows, so it counts the kept ones only, and calls some such counts complete"
+            )
+            self._refuse(_BY_KEY, problem, f"give the guard the key (key=...), or {_USE_FUNCTIONS}")
+        elif not flow.keys.issuperset(drawn):
+            problem = (
+                "its column is not the key as every guard on the way has drawn it, so a count that lacks rows may be "
+                "called complete"
+            )
+            remedy = (
+                "give every guard that key (key=...), count by it as it is, and change its type before the guard or "
+                "behind the counts"
+            )
+            self._refuse(_BY_KEY, problem, remedy)
+        elif not grouping.issuperset(drawn):
+            problem = "a group of other columns lacks the rows of the keys that were dropped"
+            self._refuse(_BY_KEY, problem, "group by the guard's key as it is")
 
     def _distinct(self, item: str, flow: _Flow) -> None:
-        if flow.is_keyed and flow.keys & _numbers(item):
+        if flow.is_keyed and flow.keys & plan_text.numbers(item):
             problem = "it counts the keys that stayed"
             self._warn("distinct count", problem, "sum the column 'count_weight' of penstock.functions.count_by_key")
         elif flow.is_sampled:
@@ -240,7 +254,7 @@ class _Look:
     def _join(self, node: PlanNode, below: Sequence[_Flow]) -> _Flow:
         left, right = below
         kind = node.text.removeprefix("Join ").split(",")[0].strip()
-        on = {frozenset(map(int, pair)) for pair in _EQUAL.findall(node.text)}
+        on = plan_text.equal(node.text)
         is_on_keys = any(frozenset((a, b)) in on for a in left.keys for b in right.keys)
         both_keyed = left.is_keyed and right.is_keyed
         if left.is_sampled and right.is_sampled:
@@ -266,10 +280,10 @@ class _Look:
             self._refuse(f"{kind} join", problem, "place the guard on the other side, or behind the join")
 
     def _union(self, node: PlanNode, below: Sequence[_Flow]) -> _Flow:
-        outputs = [_columns(child.output) for child in node.children]
-        places = [{place for place, (_, number) in enumerate(columns) if number in flow.weights}
-                  for columns, flow in zip(outputs, below, strict=True)]  # fmt: skip
-        shared = set.union(*places)
+        outputs = [[number for _, number in plan_text.columns(child.output)] for child in node.children]
+        shared = frozenset[int]().union(
+            *(_places(columns, flow.weights) for columns, flow in zip(outputs, below, strict=True))
+        )
         for flow, child in zip(below, node.children, strict=True):
             if (
                 not flow.is_sampled
@@ -279,18 +293,19 @@ class _Look:
             ):
                 problem = "the side without a guard has no weights of one"
                 self._warn("union", problem, "add a column 'weight' of 1.0 to it")
-        mine = _columns(node.output)
+        # A column that one guard has drawn by, and another has not, is no key of what comes out.
+        keys = [
+            _places(columns, flow.keys)
+            for columns, flow in zip(outputs, below, strict=True)
+            if flow.is_sampled or flow.weights
+        ]
+        mine = [number for _, number in plan_text.columns(node.output)]
         return _Flow(
             is_sampled=any(each.is_sampled for each in below),
             is_keyed=all(each.is_keyed for each in below),
             has_keyed=any(each.has_keyed for each in below),
-            weights=frozenset(mine[place][1] for place in shared if place < len(mine)),
-            keys=frozenset(
-                mine[place][1]
-                for columns, flow in zip(outputs, below, strict=True)
-                for place, (_, number) in enumerate(columns)
-                if number in flow.keys and place < len(mine)
-            ),
+            weights=frozenset(mine[place] for place in shared if place < len(mine)),
+            keys=frozenset(mine[place] for place in frozenset.intersection(*keys) if place < len(mine)),
         )
 
     def _warn(self, operator: str, problem: str, remedy: str) -> None:
@@ -304,81 +319,28 @@ class _Look:
             self.findings.append(finding)
 
 
-def _guard_name(node: PlanNode) -> str | None:
-    """The guard that ends with an operator: its counts, or the projection that gives its weights their name."""
-    if node.name == "Project":
-        named = _NAMED_WEIGHT.search(node.text)
-        return None if named is None else named.group(1)
-    if node.name != "CollectMetrics":
-        return None
-    found = _GUARD.search(node.text.split("[")[0])
-    return None if found is None else found.group(0)
+def _places(columns: Sequence[int], wanted: frozenset[int]) -> frozenset[int]:
+    return frozenset(place for place, number in enumerate(columns) if number in wanted)
 
 
 def _followed(node: PlanNode, below: Sequence[_Flow]) -> _Flow:
     """What comes out of an operator that hands its columns on, some of them under other numbers."""
-    weights = frozenset().union(*(each.weights for each in below))
-    keys = frozenset().union(*(each.keys for each in below))
-    is_sampled = any(each.is_sampled for each in below)
-    if node.name in ("Project", "Expand"):
-        items = _items(node.text)
-        if is_sampled and not weights:
-            weights = frozenset(number for column, number in _columns(node.output) if column == "weight")
-        weights = _derived(items, weights)
-        renamed = (found for item in items if (found := _PLAIN_ALIAS.match(item)))
-        keys |= frozenset(int(found.group(2)) for found in renamed if int(found.group(1)) in keys)
-    elif is_sampled and not weights:
-        # An operator with its function gives the weight as a column of its own.
-        weights = frozenset(number for column, number in _columns(node.output) if column == "weight")
+    weights = frozenset[int]().union(*(each.weights for each in below))
+    keys = frozenset[int]().union(*(each.keys for each in below))
     sampled = [each for each in below if each.is_sampled]
+    if node.name in _FROM_ROWS_TO_ROWS:
+        before = node.children[0].output
+        weights, keys = (plan_text.carried(each, before, node.output) for each in (weights, keys))
+    if sampled and not weights:
+        # An operator with its function gives the weight as a column of its own.
+        weights = plan_text.named("weight", node.output)
+    if node.name in ("Project", "Expand"):
+        items = plan_text.lists(node.text)[-1]
+        weights, keys = plan_text.derived(items, weights), plan_text.renamed(items, keys)
     return _Flow(
-        is_sampled=is_sampled,
+        is_sampled=bool(sampled),
         is_keyed=bool(sampled) and all(each.is_keyed for each in sampled),
         has_keyed=any(each.has_keyed for each in sampled),
         weights=weights,
         keys=keys,
     )
-
-
-def _derived(items: Sequence[str], weights: frozenset[int]) -> frozenset[int]:
-    """Columns that are made of weights, and those that already were."""
-    made = (found for item in items if (found := _ALIAS.search(item)) and _numbers(item) & weights)
-    return weights | frozenset(int(found.group(1)) for found in made)
-
-
-def _columns(text: str) -> list[tuple[str, int]]:
-    """Names and numbers of the columns in a text.
-
-    Examples
-    --------
-    >>> _columns("offset#12L, timestamp#13-T5000ms, weight#40")
-    [('offset', 12), ('timestamp', 13), ('weight', 40)]
-    """
-    return [(name, int(number)) for name, number in _COLUMN.findall(text)]
-
-
-def _numbers(text: str) -> frozenset[int]:
-    return frozenset(number for _, number in _columns(text))
-
-
-def _items(text: str) -> list[str]:
-    """The entries of the last list of an operator's arguments.
-
-    Examples
-    --------
-    >>> _items("Aggregate [key#1L], [key#1L, sum((weight#4 * 2.0)) AS twice#9, array(1, 2) AS a#10]")
-    ['key#1L', 'sum((weight#4 * 2.0)) AS twice#9', 'array(1, 2) AS a#10']
-    """
-    start = text.find("], [")
-    body = text[start + 3 :] if start >= 0 else text[text.find("[") :]
-    items, depth, current = [], 0, ""
-    for letter in body[1:]:
-        depth += (letter in "([") - (letter in ")]")
-        if depth < 0:
-            break
-        if letter == "," and depth == 0:
-            items.append(current.strip())
-            current = ""
-        else:
-            current += letter
-    return [*items, current.strip()]
