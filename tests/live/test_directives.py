@@ -227,7 +227,7 @@ def test_nothing_is_compiled_anew_for_what_results_are_told(
     send(query, directive_properties(server.endpoint, server.token, None))
     wait_for_answers(query, 6)
     before = compilations(stopping)
-    for answers in range(7, 21):
+    for answers in range(7, 15):
         driver.late_before_s = time.time() - 3600.0
         wait_for_answers(query, answers)
     assert compilations(stopping) == before
