@@ -225,7 +225,7 @@ def run_available(rows: DataFrame, folder: Path, checkpoint: Path | None = None)
         .trigger(availableNow=True)
         .start(str(folder / "rows"))
     )
-    wait_until(lambda: not query.isActive, "end of AvailableNow")
+    wait_until(lambda: query.awaitTermination(1), "end of AvailableNow")
     return query
 
 
