@@ -40,7 +40,8 @@ REGISTRY_HOSTS = [
         ("ghcr", "io"),
     ]
 ]
-MACHINE_PATHS = re.compile(r"(?<![\w.$}])/(?:root|work|farm)/")
+# Homes of users, but for the one that examples name, and where this checkout lies.
+MACHINE_PATHS = re.compile(rf"(?<![\w.$}}])(?:/root|/(?:home|Users)/(?!me/)[\w.-]+|{re.escape(str(ROOT))})/")
 
 
 def project_files() -> list[Path]:

@@ -40,6 +40,22 @@ def test_every_kind_of_decision_is_explained() -> None:
     assert named == {str(kind) for kind in ActionKind}
 
 
+def test_every_record_of_a_decision_is_in_the_table() -> None:
+    """The index of records names each page once, in order, with its title and status as they stand there."""
+    records = ROOT / "docs" / "adr"
+    text = (records / "README.md").read_text(encoding="utf-8")
+    rows = text[text.index("| page |") :].split("\n\n", maxsplit=1)[0].splitlines()[2:]
+    expected = []
+    for number, path in enumerate(sorted(records.glob("[0-9]*.md")), start=1):
+        title, _, status = path.read_text(encoding="utf-8").splitlines()[:3]
+        assert title.startswith(f"# {number:04}: "), path.name
+        assert status.startswith("Status: "), path.name
+        expected.append(
+            f"| [{number:04}]({path.name}) | {title.partition(': ')[2]} | {status.removeprefix('Status: ')} |"
+        )
+    assert rows == expected
+
+
 @pytest.mark.slow
 def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     """Every page is there, the reference has the docstrings, and nothing is loaded from another host."""

@@ -168,7 +168,7 @@ def server():
 def wait(*_):
     with server():
         print("ready", flush=True)
-        time.sleep(60)
+        time.sleep(600)
 penstock.cli.version.spark_version = wait
 sys.argv = ["penstock", "version"]
 import penstock.cli
@@ -178,7 +178,7 @@ sys.exit(penstock.cli.main())
         assert command.stdout is not None
         assert command.stdout.readline() == b"ready\n"
         command.terminate()
-        assert command.wait(timeout=20) == 143
+        assert command.wait(timeout=120) == 143
     assert (tmp_path / "tidy").exists()
 
 

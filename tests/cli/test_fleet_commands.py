@@ -83,10 +83,11 @@ def test_status_finds_the_fleet_in_the_state_home(
 
 def test_a_goal_changes_what_it_names(served: Served, run: Callable[..., Outcome]) -> None:
     """What is left out stays, and who asked is told back."""
-    words = ("goal", "clicks", "--priority", "9", "--latency", "2 seconds", "--by", "alice")
+    words = ("goal", "clicks", "--priority", "9", "--latency", "2 seconds", "--by", "on-call")
     tree = json.loads(run(*words, "--dir", str(served.directory), "--json").out)
     assert tree == {
-        "query": "clicks", "priority": 9, "minimum_accuracy": 0.5, "latency_s": 2.0, "weight": 1.0, "asked_by": "alice",
+        "query": "clicks", "priority": 9, "minimum_accuracy": 0.5, "latency_s": 2.0, "weight": 1.0,
+        "asked_by": "on-call",
     }  # fmt: skip
     text = run("goal", "clicks", "--minimum-accuracy", "0.25", "--dir", str(served.directory))
     assert "clicks: priority 9, minimum accuracy 0.25, latency 2 s; asked by" in text.out

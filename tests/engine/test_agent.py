@@ -83,9 +83,9 @@ def test_goals_and_bounds_reach_the_host(served: Served) -> None:
     """Another goal, with who asks for it, and other bounds are passed on."""
     client = served.client()
     client.start(RUN)
-    client.set_goal("clicks", Goal(2.0, 0.7, 3), "alice")
+    client.set_goal("clicks", Goal(2.0, 0.7, 3), "on-call")
     client.set_keep_bounds("clicks", 0.25, 0.5)
-    assert served.host.calls[-2:] == [("goal", "clicks", Goal(2.0, 0.7, 3), "alice"), ("bounds", "clicks", 0.25, 0.5)]
+    assert served.host.calls[-2:] == [("goal", "clicks", Goal(2.0, 0.7, 3), "on-call"), ("bounds", "clicks", 0.25, 0.5)]
     client.end()
     assert served.ended
 

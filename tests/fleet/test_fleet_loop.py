@@ -242,11 +242,11 @@ def test_what_is_dropped_in_front_of_a_guard_is_divided_out(world: World) -> Non
 def test_a_goal_takes_effect_and_is_on_record_with_who_asked(world: World) -> None:
     """Another goal reaches the running query and the log, and holds on the next engine too."""
     goal = Goal("2 seconds", 0.7, 9)
-    world.loop.set_goal(CLICKS, goal, "alice")
+    world.loop.set_goal(CLICKS, goal, "on-call")
     world.loop.cycle()
-    assert world.left.fake.calls[-1] == ("goal", "clicks", goal, "alice")
+    assert world.left.fake.calls[-1] == ("goal", "clicks", goal, "on-call")
     govern = [record.action for record in world.store.actions() if record.action.kind is ActionKind.GOVERN]
-    assert govern[-1].cause == "asked by alice"
+    assert govern[-1].cause == "asked by on-call"
     assert govern[-1].details["priority"] == 9
     assert world.fleet.run_of(CLICKS).priority == 9
 
@@ -254,7 +254,7 @@ def test_a_goal_takes_effect_and_is_on_record_with_who_asked(world: World) -> No
 def test_a_goal_for_nobody_is_an_error(world: World) -> None:
     """A query that is not in the fleet is named with those that are."""
     with pytest.raises(UnknownQueryError, match="known queries: clicks"):
-        world.loop.set_goal(QueryName("views"), Goal(), "alice")
+        world.loop.set_goal(QueryName("views"), Goal(), "on-call")
 
 
 class ForgetfulStore(MemoryStore):
@@ -310,7 +310,7 @@ def test_observing_drops_nothing(tmp_path: Path) -> None:
     world.loop.cycle()
     assert [call[0] for call in world.left.fake.calls] == ["start"]
     assert ActionKind.ACCURACY_BOUNDS in world.kinds()
-    world.loop.set_observe_only(False, asked_by="alice")
+    world.loop.set_observe_only(False, asked_by="on-call")
     world.loop.cycle()
     assert world.left.fake.calls[-1] == ("bounds", "clicks", 0.5, 0.8)
     assert [record.mode for record in world.store.actions(kinds=(ActionKind.GOVERN,))][-1] is Mode.ACT

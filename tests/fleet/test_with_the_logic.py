@@ -139,17 +139,19 @@ def test_a_goal_goes_through_the_control_side(tmp_path: Path) -> None:
             assert time.monotonic() < deadline_s
             control.loop.cycle()
             time.sleep(0.02)
-        answer = control.set_goal("low", GoalChangeRequest("alice", priority=50))
+        answer = control.set_goal("low", GoalChangeRequest("on-call", priority=50))
         assert (answer["priority"], answer["minimum_accuracy"], answer["latency_s"]) == (50, 0.2, 5.0)
         assert logic.state.queries["low"].goal.priority == 50
         control.loop.cycle()
         calls = [call for handle in handles.values() for call in handle.fake.calls if call[0] == "goal"]
-        assert calls == [("goal", "low", Goal("5 seconds", 0.2, 50), "alice")]
+        assert calls == [("goal", "low", Goal("5 seconds", 0.2, 50), "on-call")]
     finally:
         control.close()
 
 
-@pytest.mark.parametrize("request_", [GoalChangeRequest("alice", priority=500), GoalChangeRequest("a", latency="soon")])
+@pytest.mark.parametrize(
+    "request_", [GoalChangeRequest("on-call", priority=500), GoalChangeRequest("a", latency="soon")]
+)
 def test_a_goal_that_means_nothing_changes_nothing(tmp_path: Path, request_: GoalChangeRequest) -> None:
     """A bad goal is refused with its reason, and the old one stands."""
     declaration = declared(tmp_path / "fleet.toml", QUERIES)

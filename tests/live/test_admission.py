@@ -40,7 +40,7 @@ def start(rows: DataFrame, name: str) -> StreamingQuery:
 def test_backpressure_without_a_restart(spark: SparkSession, attach: Attach) -> None:
     """Under a ramp the limit of an unmodified query moves, while the query runs on: same run, no batch missing."""
     pen = attach(goals={"ramp": Goal(latency="3 seconds")})
-    query = start(costly(load_rows(spark, "ramp:from=1000,to=400000,seconds=30,end=hold"), 4), "ramp")
+    query = start(costly(load_rows(spark, "ramp:from=50000,to=400000,seconds=20,end=hold"), 4), "ramp")
     run_id = str(query.runId)
     wait_until(lambda: len(limit_values(pen.store, "ramp")) >= 8, "eighth limit")
     done = batches_of(query)

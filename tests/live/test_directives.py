@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 import penstock.functions as pf
 from live.helpers import load_rows, send, show, wait_for_batches, wait_until
 from penstock.model.directive import LATE_PART, Directive
-from penstock.spark import internals
+from penstock.spark import directives, internals
 from penstock.spark.collector import guard_signal, observed_metrics
 from penstock.spark.directives import Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.guard import guard_rows
@@ -166,9 +166,11 @@ def test_two_guards_share_one_question(stopping: SparkSession, driver: Driver, s
 
 
 def test_a_stopped_server_costs_one_batch_nothing_more(
-    stopping: SparkSession, driver: Driver, server: DirectiveServer
+    stopping: SparkSession, driver: Driver, server: DirectiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the server the query goes on with what it falls back on, and asks no more."""
+    # However long the batches take, it is not yet time to ask again.
+    monkeypatch.setattr(directives, "ASK_AGAIN_AFTER_S", 3600.0)
     query = start(guard_rows(rows_of(stopping)), "left_alone")
     wait_for_batches(query, 1)
     send(query, directive_properties(server.endpoint, server.token, Directive(0, 0.9, 0.05)))
@@ -225,7 +227,7 @@ def test_nothing_is_compiled_anew_for_what_results_are_told(
     send(query, directive_properties(server.endpoint, server.token, None))
     wait_for_answers(query, 6)
     before = compilations(stopping)
-    for answers in range(7, 21):
+    for answers in range(7, 15):
         driver.late_before_s = time.time() - 3600.0
         wait_for_answers(query, answers)
     assert compilations(stopping) == before

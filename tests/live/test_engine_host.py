@@ -99,10 +99,10 @@ def test_goals_and_bounds_hold_on_a_running_query(hosted: Hosted) -> None:
     """Another goal is recorded with who asked; bounds reach the logic that answers batches."""
     host = hosted.host
     host.start(hosted.run())
-    host.set_goal("rows", Goal("20 seconds", priority=7), asked_by="alice")
+    host.set_goal("rows", Goal("20 seconds", priority=7), asked_by="on-call")
     host.set_keep_bounds("rows", 0.25, 0.5)
     govern = actions_of(hosted.pen.store, "rows", ActionKind.GOVERN)[-1]
-    assert (govern.cause, govern.details["priority"]) == ("asked by alice", 7)
+    assert (govern.cause, govern.details["priority"]) == ("asked by on-call", 7)
     report = host.report_of("rows")
     assert (report.keep_low, report.keep_high) == (0.25, 0.5)
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.live
 
-CYCLES = 12
+CYCLES = 6
+"""More than the threads and files that may come and go beside: one that each query left would be too many."""
 
 
 def open_files() -> int:
@@ -39,7 +40,7 @@ def start(rows: DataFrame, name: str) -> StreamingQuery:
 
 
 def test_starts_of_queries_leave_no_thread_and_no_descriptor(spark: SparkSession, attach: Attach) -> None:
-    """A dozen queries one after the other need no more threads and open files of this process than the first one."""
+    """Half a dozen queries one after another need no more threads and open files of this process than the first."""
     pen = attach(goals={"again": Goal(latency=4)})
 
     def cycle() -> None:

@@ -128,7 +128,7 @@ def test_a_move_and_a_kill_lose_and_double_no_row(fleet: Fleet) -> None:
     downtime_s = fleet.move()
     fleet.batches_after(200)
     goal = Goal("8 seconds", priority=9)
-    fleet.control.loop.set_goal(ROWS, goal, "alice")
+    fleet.control.loop.set_goal(ROWS, goal, "on-call")
     require_mistakes_leave_the_query_alone(fleet)
     home = fleet.logic.where[ROWS]
     assert home is not None

@@ -94,13 +94,13 @@ def test_a_fleet_from_up_to_down(place: Place) -> None:
     again = place.run("up", str(place.file), "--dir", str(place.state))
     assert (again.code, "is up in" in again.err) == (2, True)
 
-    place.call("goal", "rows", "--priority", "7", "--by", "alice")
+    place.call("goal", "rows", "--priority", "7", "--by", "on-call")
     assert place.query("rows")["priority"] == 7
     unknown = place.run("goal", "nobody", "--priority", "7", "--dir", str(place.state))
     assert (unknown.code, "known queries: rows, torn" in unknown.err) == (2, True)
     with open_reader(place.state / "fleet.db") as store:
         asked = [record.action for record in store.actions() if record.action.kind is ActionKind.GOVERN]
-    assert (asked[-1].cause, asked[-1].details["priority"]) == ("asked by alice", 7)
+    assert (asked[-1].cause, asked[-1].details["priority"]) == ("asked by on-call", 7)
 
     require_the_page_reaches_the_engine(place)
     control, engines = control_process(place.state), place.engines()

@@ -12,7 +12,7 @@ import pytest
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 DRIVER = Path(__file__).parent / "driver_forgetful.py"
-BATCHES = 42
+BATCHES = 24
 
 
 def test_two_governed_queries_share_an_engine_that_remembers_one_job() -> None:

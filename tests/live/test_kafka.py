@@ -89,11 +89,11 @@ def _lag(report: dict[str, object]) -> int:
 
 def test_an_unmodified_query_is_governed_by_its_name(spark: SparkSession, attach: Attach, kafka: Cluster) -> None:
     """A standing backlog is read in batches that are the decided limits, from the first batch on, without a loss."""
-    topic = new_topic(kafka, 600_000)
+    topic = new_topic(kafka, 200_000)
     pen = attach(goals={"backlog": Goal(latency="4 seconds")})
     query = start(costly(kafka_rows(spark, kafka, topic), 40), "backlog")
     done = wait_until(
-        lambda: (found := _batches(query)) and sum(found) == 600_000 and found, "end of the backlog", within_s=400
+        lambda: (found := _batches(query)) and sum(found) == 200_000 and found, "end of the backlog", within_s=400
     )
     limits = limit_values(pen.store, "backlog")
     assert limits[0] == 1000
@@ -102,7 +102,7 @@ def test_an_unmodified_query_is_governed_by_its_name(spark: SparkSession, attach
     assert all(any(abs(rows - limit) <= 0.05 * limit for limit in limits) for rows in done[:-1])
     assert {action.unit for action in actions_of(pen.store, "backlog", ActionKind.READ_LIMIT)} == {"rows"}
     lags = [point.value for point in pen.store.points(QueryName("backlog"), Metric.LAG_ROWS)]
-    assert lags[0] == 600_000 - done[0]
+    assert lags[0] == 200_000 - done[0]
     assert lags == sorted(lags, reverse=True)
     show(f"limits {limits[:6]}, batches {done[:6]}")
 

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
+from live.helpers import wait_until
 from penstock.errors import InvalidProfileError, InvalidSettingError
 from penstock.model.profile import LoadProfile
 from penstock.spark.load import LoadBatchReader, LoadDataSource, LoadStreamReader, register
@@ -224,7 +225,7 @@ def run_available(rows: DataFrame, folder: Path, checkpoint: Path | None = None)
         .trigger(availableNow=True)
         .start(str(folder / "rows"))
     )
-    assert query.awaitTermination(100), "AvailableNow did not end within 100 s"
+    wait_until(lambda: query.awaitTermination(1), "end of AvailableNow")
     return query
 
 

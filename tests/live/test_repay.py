@@ -122,7 +122,7 @@ def test_the_load_source_gives_back_every_dropped_row_once(
     kept, checkpoint = Kept(["offset"]), tmp_path / "checkpoint"
     pen = attach(goals={"clicks": GOAL})
     shed(pen, monkeypatch, ratio_of, half_late)
-    run(pen.guard(backlog(stopping)), kept, checkpoint, "clicks", until=9)
+    run(pen.guard(backlog(stopping)), kept, checkpoint, "clicks", until=len(RATIOS))
     last = max(kept.attempts)
     repay = pen.repay("clicks")
     owed = repay.batches()

@@ -347,7 +347,7 @@ def test_available_now_is_cut_into_batches_and_ends(spark: SparkSession, attach:
     """All rows are read, in more than one batch, and the query ends by itself."""
     pen = attach(goals={"available": GOAL})
     query = start(load_rows(spark, "constant:rate=0,backlog=20000"), "available", availableNow=True)
-    assert query.awaitTermination(60), "AvailableNow did not end within 60 s"
+    wait_until(lambda: query.awaitTermination(1), "end of AvailableNow")
     done = batches_of(query)
     assert done[0].rows == 1000
     assert len(done) > 1
@@ -360,7 +360,7 @@ def test_once_reads_everything_and_is_left_alone(spark: SparkSession, attach: At
     """A query that runs a single batch must read all of it there."""
     pen = attach(goals={"once": GOAL})
     query = start(load_rows(spark, "constant:rate=0,backlog=20000"), "once", once=True)
-    assert query.awaitTermination(60), "Once did not end within 60 s"
+    wait_until(lambda: query.awaitTermination(1), "end of Once")
     assert [batch.rows for batch in batches_of(query)] == [20_000]
     assert "reads everything in one batch and must not be cut" in reason_left_alone(pen, "once")
     assert limit_values(pen.store, "once") == []
@@ -385,7 +385,7 @@ def test_rows_survive_moving_limits(spark: SparkSession, attach: Attach, tmp_pat
     rows = load_rows(spark, "constant:rate=0,backlog=15000").select("offset")
     writer = rows.writeStream.format("parquet").queryName("whole").option("checkpointLocation", str(tmp_path / "c"))
     query = writer.trigger(availableNow=True).start(str(tmp_path / "rows"))
-    assert query.awaitTermination(60), "AvailableNow did not end within 60 s"
+    wait_until(lambda: query.awaitTermination(1), "end of AvailableNow")
     written = spark.read.parquet(str(tmp_path / "rows")).selectExpr("min(offset)", "max(offset)", "count(*)").first()
     assert tuple(written or ()) == (0, 14_999, 15_000)
     logged = sorted(int(path.name) for path in (tmp_path / "c" / "offsets").iterdir() if path.name.isdigit())

@@ -31,7 +31,7 @@ def command(
 
     For example:
       penstock goal clicks --priority 9
-      penstock goal clicks --minimum-accuracy 0.5 --latency '10 seconds' --by alice
+      penstock goal clicks --minimum-accuracy 0.5 --latency '10 seconds' --by on-call
     """
     import getpass  # noqa: PLC0415 - help must not wait
     from urllib.parse import quote  # noqa: PLC0415 - as above
