@@ -66,19 +66,20 @@ def test_half_a_goal_of_overhead_does_not_cost_useful_rows(overhead_s: float, lo
 
 def test_rows_are_not_dropped_where_that_saves_nothing() -> None:
     """Where a row costs its reading and nothing else the query does about what it does alone."""
-    cases = [LoopCase(2.0, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(3)]
-    found = run_loops(cases, processes=1)
-    assert min(result.of_plain for result in found) > 0.9
-    assert min(result.kept_ratio for result in found) > 0.85
+    cases = [LoopCase(2.0, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(6)]
+    [figures] = summed_up(run_loops(cases, processes=1), ("overhead_s",))
+    assert figures["useful_of_plain_ratio_mean"] > 0.95
+    assert figures["useful_of_plain_ratio_min"] > 0.85
+    assert figures["kept_ratio_mean"] > 0.85
 
 
 def test_finding_out_that_dropping_saves_nothing_costs_little() -> None:
     """With an overhead of less than a third of the goal more is tried before it is known."""
-    cases = [LoopCase(1.5, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(8)]
+    cases = [LoopCase(1.5, 0.1, 1.5, seed=seed, calm_load=0.3, read_part=1.0) for seed in range(12)]
     [figures] = summed_up(run_loops(cases, processes=1), ("overhead_s",))
     assert figures["useful_of_plain_ratio_mean"] > 0.85
     assert figures["useful_of_plain_ratio_min"] > 0.6
-    assert figures["kept_ratio_mean"] > 0.85
+    assert figures["kept_ratio_mean"] > 0.8
 
 
 @pytest.mark.parametrize(("noise", "load", "seed"), [(0.12, 3.0, 3), (0.3, 1.5, 2)])
@@ -91,6 +92,18 @@ def test_a_wrong_belief_is_not_for_ever(noise: float, load: float, seed: int) ->
 def test_a_cut_that_met_an_accident_is_not_believed_for_ever(overhead_s: float, load: float, seed: int) -> None:
     """The first cut takes three times as long, as if dropping saved nothing; others tell."""
     assert run_loop(LoopCase(overhead_s, 0.12, load, "accidents", seed=seed)).late_ratio < 0.3
+
+
+def test_two_accidents_in_a_row_leave_no_batch_whole_that_is_far_too_long() -> None:
+    """While no batch seems to be in time, whole or cut, one of a minute's work is cut all the same."""
+    assert run_loop(LoopCase(1.3, 0.05, 5.0, "accidents", seed=1)).late_ratio < 0.2
+
+
+def test_a_reading_that_is_not_likely_does_not_make_most_rows_late() -> None:
+    """Where batches scatter by a third, what rows cost stays open for long; by some of it all rows would be in time."""
+    cases = [LoopCase(1.3, 0.3, load, "spells", seed) for load in (3.0, 5.0) for seed in range(6)]
+    [figures] = summed_up(run_loops(cases, processes=1), ("overhead_s",))
+    assert figures["late_ratio_mean"] < 0.11
 
 
 def test_a_cut_that_met_a_spell_does_not_make_the_next_ones_longer() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from penstock.control.keep_choice import choose_keep_ratio
-from penstock.control.planned_load import PlannedLoad
+from penstock.control.planned_load import PlannedLoad, RowGoal
+from penstock.control.whole_or_cut import rates_in_time
+from penstock.estimate.batch_costs import CostBeliefs
 from penstock.estimate.batch_time import BatchTimeModel
 
 GOAL = {"latency_s": 5.0, "keep_floor": 0.05, "late_ratio": 0.015}
@@ -55,6 +58,25 @@ def test_what_is_open_counts_for_as_much_as_it_is_likely() -> None:
         model.update(200_000, 200_000, 4.4)
     late = planned(46_000.0, 4.4, batch_s=2.4)
     assert choose_keep_ratio(model, late, may_doubt=False, **GOAL).ratio < 1.0
+
+
+@pytest.mark.parametrize(("likely", "is_whole"), [(0.35, False), (0.8, True)])
+def test_whole_batches_must_be_likely_to_be_in_time(likely: float, *, is_whole: bool) -> None:
+    """At five times the load a reading of one in three, by which all of it would be in time, does not decide."""
+    readings = ((likely, 1.0 - likely), (2.6, 0.4), (0.0, 0.0), (1e-9, 20e-6))
+    load, goal = planned(250_000.0, 2.4), RowGoal(5.0, 0.05, 0.015, 0.05)
+    whole, cut, *_ = rates_in_time(load, goal, CostBeliefs(*(np.array(each) for each in readings)))
+    assert (whole > cut) is is_whole
+    # By the mean of the rates it would: that is what either way has if its reading is the right one.
+    of_whole, of_cut = (
+        max(
+            rates_in_time(load, goal, CostBeliefs(np.ones(1), *(np.array(each[at : at + 1]) for each in readings[1:])))[
+                :2
+            ]
+        )
+        for at in (0, 1)
+    )
+    assert likely * of_whole > (1.0 - likely) * of_cut
 
 
 @pytest.mark.parametrize(("overhead_s", "is_cut"), [(2.3, False), (0.3, True)])

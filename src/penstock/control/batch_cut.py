@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.control.batch_length import late_part, longest_wait_s
+from penstock.control.batch_length import late_part, longest_wait_s, surest_wait_s
 from penstock.control.planned_load import KeepChoice
 from penstock.model.directive import LATE_PART
 
@@ -25,12 +25,46 @@ def cut_to(costs: BatchCosts, load: PlannedLoad, goal: RowGoal, batch_s: float, 
 
 
 def late_rows_of(load: PlannedLoad, goal: RowGoal, batch_s: float) -> tuple[float | None, float]:
-    """The age from which rows are late in a batch of such a length, and how many of its rows are; None for no age."""
-    late_after_s = longest_wait_s(batch_s, goal.latency_s, goal.noise, late_ratio=goal.late_ratio)
-    if not load.tells_arrival or late_after_s <= 0:
+    """The age from which rows go first in a batch of such a length, and how many of its rows do; None for no age."""
+    if not load.tells_arrival:
+        return None, 0.0
+    late_after_s = old_from_s(load.waited_s, batch_s, goal)
+    if late_after_s <= 0:
         return None, 0.0
     on_time = late_after_s / load.waited_s if load.waited_s > late_after_s else 1.0
     return late_after_s, min(load.rows, (1.0 - on_time) * load.waiting_rows)
+
+
+def old_from_s(waited_s: float, batch_s: float, goal: RowGoal) -> float:
+    """The age from which rows go first in a batch of such a length, if they have waited for up to so long.
+
+    Those that are not surely in time; where hardly any is, those that are less likely to be in time than the others
+    (:func:`~penstock.control.batch_length.surest_wait_s`). If only the youngest few were kept as they are, an eighth of
+    all others would be most of what is kept.
+    """
+    surely_s = longest_wait_s(batch_s, goal.latency_s, goal.noise, late_ratio=goal.late_ratio)
+    if surely_s >= waited_s:
+        return surely_s
+    return max(surely_s, surest_wait_s(waited_s, batch_s, goal.latency_s, goal.noise, old_part=LATE_PART))
+
+
+def in_time_of(span_s: float, batch_s: float, goal: RowGoal) -> tuple[float, float]:
+    """Of rows that have waited for up to so long: what is kept by weight if old ones go first, and is in time of it.
+
+    Both in seconds of arrivals, for a ratio of one of those that are not old.
+
+    Examples
+    --------
+    >>> from penstock.control.planned_load import RowGoal
+    >>> steady, scattering = (RowGoal(5.0, 0.01, 0.02, noise) for noise in (0.02, 0.3))
+    >>> [round(each, 2) for each in (*in_time_of(2.8, 2.8, steady), *in_time_of(2.8, 2.8, scattering))]
+    [2.31, 2.19, 1.34, 1.19]
+    """
+    young_s = min(span_s, old_from_s(span_s, batch_s, goal))
+    young_late_s = young_s * late_part(young_s, batch_s, goal.latency_s, goal.noise)
+    old_late_s = span_s * late_part(span_s, batch_s, goal.latency_s, goal.noise) - young_late_s
+    kept_s = young_s + LATE_PART * (span_s - young_s)
+    return kept_s, kept_s - young_late_s - LATE_PART * old_late_s
 
 
 def ratio_of_rows(kept_rows: float, on_time_rows: float, late_rows: float, keep_floor: float) -> float:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _MIN_PART_OF_GOAL = 0.1
 """Length where a trigger interval leaves no time at all: a batch must have some."""
+_THOUSANDTH = 10
+"""Halvings that leave a thousandth of a range: whether rows go first is decided to within milliseconds."""
 CATCHING_UP = 1.1
 """Batches that only just keep up never work off what waits: they get a tenth more."""
 
@@ -144,6 +146,48 @@ def longest_wait_s(batch_s: float, goal_s: float, noise: float, *, late_ratio: f
     [3.06, 2.95, 2.17]
     """
     return largest_that_holds(lambda wait_s: late_part(wait_s, batch_s, goal_s, noise) <= late_ratio, 0.0, goal_s)
+
+
+def surest_wait_s(span_s: float, batch_s: float, goal_s: float, noise: float, *, old_part: float) -> float:
+    r"""The age from which rows are to go first, for the fewest of those that are kept to be late.
+
+    Of rows that have waited for up to :math:`C` a part is kept, and of those older than :math:`W` an ``old_part``
+    :math:`\lambda` of that. With :math:`q` the part of rows up to an age that is late (:func:`late_part`) and
+    :math:`p` the chance of one of just that age, the part of the kept rows that is late
+
+    .. math:: s(W) = \frac{W q(W) + \lambda\,(C q(C) - W q(W))}{W + \lambda\,(C - W)}
+        \quad\text{is smallest where}\quad p(W) = s(W):
+
+    rows count as old from the age on at which one more is as likely to be late as those that are kept are on average.
+
+    Examples
+    --------
+    Rows that have waited for up to 2.8 s, a batch of 2.8 s, a goal of 5 s. Without scatter all rows up to 2.2 s are in
+    time. With a scatter of a third there is no age at which none is late, and the best is younger:
+
+    >>> for noise in (0.0, 0.1, 0.3):
+    ...     print(round(surest_wait_s(2.8, 2.8, 5.0, noise, old_part=0.125), 1))
+    2.2
+    1.7
+    1.1
+    """
+    all_late_s = span_s * late_part(span_s, batch_s, goal_s, noise)
+
+    def is_surer(wait_s: float) -> bool:
+        own_late_s = wait_s * late_part(wait_s, batch_s, goal_s, noise)
+        late_s = own_late_s + old_part * (all_late_s - own_late_s)
+        kept_s = wait_s + old_part * (span_s - wait_s)
+        return _chance_late(wait_s, batch_s, goal_s, noise) * kept_s <= late_s
+
+    return largest_that_holds(is_surer, 0.0, span_s, halvings=_THOUSANDTH)
+
+
+def _chance_late(wait_s: float, batch_s: float, goal_s: float, noise: float) -> float:
+    """Chance that a row is late which has waited for so long when its batch begins."""
+    room_s = goal_s - wait_s
+    if room_s <= 0.0 or noise <= 0.0 or batch_s <= 0.0:
+        return 1.0 if batch_s > room_s else 0.0
+    return _normal(math.log(batch_s / room_s) / noise - noise / 2)
 
 
 def useful_length_s(goal_s: float, overhead_s: float, read_load: float) -> float:

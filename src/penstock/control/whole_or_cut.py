@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.control.batch_cut import cut_to, late_part_of
-from penstock.control.batch_length import WORTH, late_part, longest_wait_s
-from penstock.model.directive import LATE_PART
+from penstock.control.batch_cut import cut_to, in_time_of, late_part_of
+from penstock.control.batch_length import WORTH, late_part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,15 +24,13 @@ _LENGTHS = 12
 """Lengths that are compared. Neighbours differ by a twentieth of the goal: less than their rates tell apart."""
 _LONGEST_PART = 0.9
 """Part of the goal that the longest of them takes: nearly no row is young enough for it."""
-_WORTH_LATE_ROWS = 3.0
-r"""How many times as many rows in time make longer batches worth what they do to results.
-
-Of a batch that is longer than half of the goal a part of the rows is late, and of these an eighth of the ratio is kept,
-with eight times the weight. With a third of the rows late the variance of a count is
-:math:`\tfrac23 + \tfrac13 \cdot 8 \approx 3.3` times that of as many rows that are all kept alike.
-"""
 _RATES = 33
 """Points of the curve of rows in time over lengths, in steps of three hundredths of the goal."""
+_NOTHING = 0.01
+"""Part of what arrives that counts as none in time: readings by which a way has fewer rule it out by no more than this.
+
+With a third or three times of it late rows and rows in time of simulated loads differ by less than their seeds do.
+"""
 _TINY = 1e-9
 
 
@@ -45,27 +42,39 @@ def better_of(
     Neither way is known but from batches that were seen, and batches of one kind tell little of the other. So each is
     judged by all readings of what batches cost that are not ruled out, each as likely as it is
     (:class:`~penstock.estimate.batch_costs.CostBeliefs`): where batches of one size have left it open whether rows cost
-    much or overhead does, whole batches count for the readings in which they are the better way. By each reading:
+    much or overhead does, whole batches count for the readings in which they are the better way. What counts is by what
+    factor rows in time differ, so the rates :math:`v_i` of a way by the readings, of weights :math:`w_i`, are
+
+    .. math:: \bar v = \prod_i \max(v_i, v_0)^{w_i}
+
+    with :math:`v_0` a hundredth of what arrives. In an overload of five times, whole batches that a reading of one in
+    five has in time promise as many rows on average as cut ones that are in time by all of them, and four times of five
+    all rows would be late. By each reading:
 
     - *Batches that keep everything* settle at :math:`d = o / (1 - \rho)`, with :math:`\rho` the seconds of work that
       each second brings, and a part :math:`q(d)` of their rows is late;
-    - *batches that are cut to a length* :math:`d` have room for :math:`(d - o - a\,r\,d) / c` rows, the youngest first:
-      of those that arrive in :math:`d` seconds the ones that have waited for so long that they are in time.
+    - *batches that are cut to a length* :math:`d` have room for :math:`(d - o - a\,r\,d) / c` rows, and old ones go
+      first (:func:`~penstock.control.batch_cut.in_time_of`).
 
-    A cut must bring a tenth, for what is expected of either way scatters by as much. A longer cut than one with hardly
-    a late row must bring far more (``_WORTH_LATE_ROWS``), but where that short one is no better than whole batches, as
-    with an overhead of half the goal. Where *no row can be in time*, whole or cut, because reading alone takes all the
-    time, rows are dropped only if that saves a tenth of it, so that the query falls behind less.
+    A cut must bring a tenth, for what is expected of either way scatters by as much. It leaves hardly a row late; only
+    where such a cut is no better than whole batches, as with an overhead of half the goal, is it as long as has most
+    rows in time. Where *no row can be in time*, whole or cut, because reading alone takes all the time, rows are
+    dropped only if that saves a tenth of it, so that the query falls behind less.
     """
     rates = _InTimeRates(load, goal, model.beliefs)
     whole_later, cut_later, longer_s, longer_later = rates.expected()
-    if longer_later > _WORTH_LATE_ROWS * cut_later or cut_later <= WORTH * whole_later:
+    if cut_later <= WORTH * whole_later:
         length_s = min(longer_s, longest_s)
         kept_rows = model.costs.kept_rows_within(length_s, load.rows)
         cut, cut_later = cut_to(model.costs, load, goal, length_s, kept_rows=kept_rows), longer_later
     if rates.now(cut) > WORTH * rates.now(whole) or cut_later > WORTH * whole_later:
         return cut
-    return cut if whole_later <= 0.0 and _saves_time(model.costs, goal.keep_floor) else whole
+    return cut if whole_later <= WORTH * rates.nothing and _saves_time(model.costs, goal.keep_floor) else whole
+
+
+def rates_in_time(load: PlannedLoad, goal: RowGoal, beliefs: CostBeliefs) -> tuple[float, float, float, float]:
+    """Rows in time each second of whole batches, of cut ones, and the best length of a cut with what that has."""
+    return _InTimeRates(load, goal, beliefs).expected()
 
 
 def _saves_time(costs: BatchCosts, keep_floor: float) -> bool:
@@ -81,6 +90,11 @@ class _InTimeRates:
     goal: RowGoal
     beliefs: CostBeliefs
 
+    @property
+    def nothing(self) -> float:
+        """Rows in time each second that count as none."""
+        return max(_NOTHING * self.load.arrival_rows_per_s, _TINY)
+
     def now(self, choice: KeepChoice) -> float:
         """Of the planned batch, if it takes what is predicted of it."""
         on_time_rows = choice.ratio * (self.load.rows - choice.late_rows)
@@ -89,7 +103,10 @@ class _InTimeRates:
 
     def expected(self) -> tuple[float, float, float, float]:
         """Of all to come: whole, cut to the wanted length, and the best length of a cut with what that has."""
-        whole, cut = (self.beliefs.weights @ rates for rates in (self._whole(), self._cut()))
+        whole, cut = (
+            np.exp(self.beliefs.weights @ np.log(np.maximum(rates, self.nothing)))
+            for rates in (self._whole(), self._cut())
+        )
         best = int(np.argmax(cut))
         return float(whole), float(cut[0]), float(self._lengths_s[best]), float(cut[best])
 
@@ -116,17 +133,18 @@ class _InTimeRates:
         beliefs, rate = self.beliefs, self.load.arrival_rows_per_s
         cycles_s = np.maximum(self._lengths_s, self.load.interval_s)
         read_rows = rate * cycles_s
-        young_rows = np.minimum(rate * np.array([self._longest_wait_s(each) for each in self._lengths_s]), read_rows)
         left_s = self._lengths_s - beliefs.overheads_s[:, None] - np.outer(beliefs.reads_s, read_rows)
         kept_rows = np.clip(left_s / beliefs.works_s[:, None], 0.0, read_rows)
-        if self.load.tells_arrival:
-            of_young = kept_rows / np.maximum(young_rows + LATE_PART * (read_rows - young_rows), _TINY)
-            in_time_rows = np.minimum(1.0, of_young) * young_rows
-        else:
-            in_time_rows = kept_rows * young_rows / np.maximum(read_rows, _TINY)
+        weighed_s, in_time_s = np.array(
+            [self._of_span(*each) for each in zip(cycles_s, self._lengths_s, strict=True)]
+        ).T
+        in_time_rows = np.minimum(kept_rows / np.maximum(weighed_s, _TINY), rate) * in_time_s
         has_room = kept_rows >= self.goal.keep_floor * read_rows
         rates: NDArray[np.float64] = np.where(has_room, in_time_rows / cycles_s, 0.0)
         return rates
 
-    def _longest_wait_s(self, batch_s: float) -> float:
-        return longest_wait_s(batch_s, self.goal.latency_s, self.goal.noise, late_ratio=self.goal.late_ratio)
+    def _of_span(self, cycle_s: float, length_s: float) -> tuple[float, float]:
+        """Seconds of arrivals that are kept by weight, and those in time of them."""
+        if self.load.tells_arrival:
+            return in_time_of(cycle_s, length_s, self.goal)
+        return cycle_s, cycle_s * (1.0 - late_part(cycle_s, length_s, self.goal.latency_s, self.goal.noise))

@@ -11,7 +11,7 @@ _HALVINGS = 30
 """A thousand-millionth of the range: far below what any measurement tells, and the same on every machine."""
 
 
-def largest_that_holds(holds: Callable[[float], bool], low: float, high: float) -> float:
+def largest_that_holds(holds: Callable[[float], bool], low: float, high: float, *, halvings: int = _HALVINGS) -> float:
     """The largest number of a range for which something holds that ends to hold somewhere in it; ``low`` at the least.
 
     Examples
@@ -19,7 +19,7 @@ def largest_that_holds(holds: Callable[[float], bool], low: float, high: float) 
     >>> round(largest_that_holds(lambda number: number * number <= 2.0, 0.0, 5.0), 6)
     1.414214
     """
-    for _ in range(_HALVINGS):
+    for _ in range(halvings):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
