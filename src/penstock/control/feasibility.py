@@ -15,11 +15,22 @@ if TYPE_CHECKING:
     from penstock.model import BatchSignal, QueryName
 
 _BATCHES_TO_REPORT = 3
+"""That a goal cannot be met is said when three batches in a row say so: one of them may have met an accident, and a
+second what that left behind."""
 _BATCHES_TO_SETTLE = 3
-_BATCHES_BEHIND = 10
 _AS_EXPECTED = 0.35
 _AS_LARGE = 0.6
+"""A capacity is proven by as many batches that took what was expected of them, give or take a third, twice what batches
+of a busy machine scatter, and that had most of the rows that fit: of smaller ones overhead says next to nothing of
+rows."""
+_BATCHES_BEHIND = 10
+"""So many batches with more waiting than the goal allows prove it without a model: a cold start has worked it off by
+then."""
 _PROVEN_PART = 0.75
+"""A batch that was a quarter shorter than it might be says nothing against the capacity.
+
+The numbers of this file decide when something is said, and nothing of what is kept.
+"""
 
 
 @dataclass(frozen=True, slots=True)

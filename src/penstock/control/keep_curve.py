@@ -18,12 +18,16 @@ from dataclasses import dataclass
 
 _BINS = 16
 _BINS_PER_OCTAVE = 2.0
+"""Two bins an octave tell utilities apart by less than a third; sixteen reach from one to a 256th, and the last one has
+all that is less."""
 _MEMORY_ROWS = 1000.0
 """Sampled rows that the distribution rests on: a part of a thousand is known to 0.016, the noise of a batch's time is
 more; older rows fade."""
 _LARGEST_REQUEST = 2.0 ** (_BINS / _BINS_PER_OCTAVE)
 """At this request rows of every bin but the last are kept for sure: more changes nothing."""
 _HALVINGS = 40
+"""A million-millionth of the range: the request that is found gives back the part that was asked for, to all digits
+shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from penstock.settings import SheddingSettings
 
 _GAIN_WEIGHT = 0.5
+"""What a batch tells of the actuation gain counts as much as all before it: counts are exact but for the draw, and what
+a guard keeps of what is requested changes only where its query does."""
 _MIN_GAIN, _MAX_GAIN = 0.01, 2.0
+"""A guard that keeps a hundredth of what is requested is asked for no more than all, and one that keeps twice of it for
+no less than half: beyond that a batch of few rows was seen, not a gain."""
 _BATCHES_IN_FLIGHT = 4
 """A report comes when the next batch is planned, or the one after that; twice as many are remembered."""
 _REMEMBERED_ANSWERS = 64

@@ -19,10 +19,16 @@ if TYPE_CHECKING:
     from penstock.model import BatchSignal, PlannedBatch, QuerySpec, SourceSignal, SourceSpec
 
 ARRIVAL_HALF_LIFE_S = 5.0
+"""A rate of now: of what is believed, half is younger than this, two batches of a goal of five seconds. What waits when
+a batch is planned is counted and needs no rate."""
 _ROWS_PER_UNIT_WEIGHT = 0.3
+"""Rows in a file or a byte differ from one to the next: some three batches are averaged."""
 _BATCHES_TO_IGNORED = 3
 _IGNORED_RATIO = 1.5
+"""A source that reads half more than its limit, three times in a row, does not obey it. One batch may have been planned
+before the limit came, and the one after that as well."""
 _SAME_MOMENT_S = 0.001
+"""Spark tells moments in milliseconds: two reports of one planning differ by less."""
 
 
 @dataclass(frozen=True, slots=True)

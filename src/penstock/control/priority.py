@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.model import QueryName
 
 _ROUNDING = 1e-9
+"""Cores that are missing by less are missing by the rounding of sums alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.settings import AdmissionSettings, SheddingSettings
 
 _CERTAIN_WITHIN = 0.15
+"""Part of a batch's time to within which that must be known for what fits to count as known: what batches of a busy
+machine scatter by themselves. It decides what is said, that a goal cannot be met, and not what is kept."""
 _SURE_DEVIATIONS = 2.0
 """A batch larger than any before must be within the goal even if costs are off by so much: 97.7 % of cases."""
 _PROBE_PART = 0.9
@@ -33,7 +35,9 @@ _PROBE_PART = 0.9
 _COLD_BATCHES = BATCHES_TO_KNOW - 1
 """Batches that are learned from until costs are known, the first of a start not among them: so long it is cold."""
 _SAME_RATIO = 1e-9
+"""Ratios go to the tasks and come back as text: what differs by less is the same."""
 _SHED = 0.999
+"""A query that keeps more of its rows is not short of anything that an executor could bring."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from penstock.model import Goal
 
 _SMALLEST_SHARE = 0.1
+"""Part of the goal that a batch may take where the trigger interval leaves it none: it must have some."""
 
 
 def target_batch_s(goal: Goal, trigger_interval_s: float, share_of_goal: float) -> float | None:

@@ -32,6 +32,7 @@ _NOTHING = 0.01
 With a third or three times of it late rows and rows in time of simulated loads differ by less than their seeds do.
 """
 _TINY = 1e-9
+"""Rows and seconds below which there are none: nothing is divided by zero."""
 
 
 def better_of(

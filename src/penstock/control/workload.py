@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 _QUIET_IN_CYCLES = 3.0
 _MIN_QUIET_S = 5.0
+"""A query that reports nothing for three of its cycles has nothing to do: one report may be late, and the batch after
+it long. Cycles of a second and less say less than a pause of Java does."""
 _STALE_S = 120.0
+"""What a query needed two minutes ago says nothing of what it needs now: that counts as unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 _LEAST_RATIO, _LARGEST_RATIO = 0.5, 1.5
+"""A rate that is half more or half less than what was believed is another load, and not the same one with some
+scatter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from penstock.estimate.rls import RecursiveLeastSquares
 
 # How much an older batch counts, from batch to batch: in the level of costs, and in how they split.
 _KEEP = 0.75
+"""What recent batches cost is an average over four of them: more would be another load's."""
 _FORGETTING = 0.9
+"""How fixed and row costs are divided is learned from ten batches: fewer have too few sizes among them."""
 LARGEST_BATCH_DECAY = 0.99
 """What is left of the largest batch yet seen, from batch to batch: what was possible once may be so no more."""
 _FIRST_FIXED_SHARE = 0.3
@@ -19,8 +21,9 @@ they are taken for dear and are not, batches stay small, and nothing does.
 """
 # What reading a dropped row costs, in parts of one that is kept, until batches tell.
 _DROPPED_PART = 0.1
-# How far batches of equal size may lie apart, as a part of their cost.
+"""What a dropped row is taken to cost before any was, in parts of a kept one: as for batch times."""
 _NOISE = 0.15
+"""How far batches of equal size may lie apart, as a part of their cost."""
 TOLD_APART = 0.25
 """Error of the cost of a row, as a part of it, from which on that is told apart from the fixed cost.
 
@@ -29,6 +32,7 @@ scatter of single batches brings anyway.
 """
 # The least part of a batch's cost that is due to its rows; without it a batch could be had for any number of rows.
 _LEAST_ROW_SHARE = 0.05
+"""Part of what a batch costs that its rows cost at the least: a row that costs nothing would be given without bound."""
 
 
 @dataclass(frozen=True, slots=True)

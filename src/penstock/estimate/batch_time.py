@@ -14,12 +14,15 @@ from penstock.estimate.cost_hypotheses import CostHypotheses, HypothesesState
 from penstock.model.evolve import evolve
 
 _PRIOR_OVERHEAD_STD_S = 2.0
+"""Spark's own steps take a tenth of a second to two: how far off a guess of none may be before the first batch."""
 _PRIOR_ROW_STD_S = 1e-2
 """Rows of a hundredth of a second each are the most expensive that a first guess allows for."""
 READ_PART = 0.1
 """What reading a dropped row is taken to cost where nobody has learned it, in parts of a kept one."""
 _FIRST_NOISE = 0.10
 _MIN_NOISE, _MAX_NOISE = 0.03, 0.5
+"""How far batches are from what is predicted of them, as a part of that: at first as on an engine with nothing beside
+it, never less than its clocks and collections make it, and never so much that no length would be in time."""
 _NOISE_BATCHES = 10.0
 """Batches over which deviations are averaged."""
 _HEEDED = 3.0
@@ -34,8 +37,12 @@ _REMEMBERED_BATCHES = 32
 _FEWEST_OVERRUNS = 8
 """Of fewer batches a single one that took too long would be more than an eighth."""
 _RECALLED_BATCHES = 4
+"""Batches that what an earlier run taught counts as: two more of this one, and it counts as known."""
 _LEAST_RECALLED_S = 0.01
+"""No batch of Spark's has less overhead; one that was learned from others' figures may."""
 _RESCALED_DOUBT = 0.5
+"""Twice the cores may make rows cost half, or, where something else holds them up, seven tenths: half of the change, as
+a logarithm, is open."""
 _RULED_OUT = 1e-4
 """Readings that are so many times less likely than the likeliest one change no decision."""
 

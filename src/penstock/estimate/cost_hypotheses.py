@@ -19,6 +19,8 @@ _ROW_DECADES = (-10, 2)
 _PER_DECADE = 8
 """Neighbours differ by a third: at the sizes that are seen they are told apart by less than batches scatter."""
 _READ_PARTS = 10
+"""What reading may be of a row's cost: a hundredth, a twentieth, a ninth, and on in wider steps to all of it. Twice as
+many are twice the work, and cuts tell reading to a tenth at best."""
 _SCATTERS = (0.04, 0.08, 0.16, 0.32)
 """Standard deviations of batches from each other that can be, as parts of their length: of a quiet engine to one of
 which every third batch is off by a third."""
@@ -42,6 +44,7 @@ _CLOCK_S = 0.02
 _WIDEST_STEP = 0.25
 """The most that moves to either neighbour at once, so that what moves farther spreads like a bell."""
 _TINY = 1e-300
+"""So that a batch that no hypothesis foretold leaves none without a weight."""
 
 Costs = tuple[float, float, float]
 
