@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.bench_broker import bridge, elastic, fanout, kafka, repay
+from penstock.cli.bench_constants import constants
 from penstock.cli.bench_costs import batch_overhead, overhead, sketch
 from penstock.cli.bench_demo import demo
 from penstock.cli.bench_goals import priorities, short_goal
@@ -91,7 +92,8 @@ _USUAL: tuple[Callable[[], None], ...] = (
     sketch, coverage, idle, admission, batch_overhead, short_goal, priorities, overload,
 )  # fmt: skip
 _BY_NAME: tuple[Callable[..., None], ...] = (
-    demo, loops, sensitivity, overhead, kafka, repay, elastic, bridge, fanout, reshape, size, moves, qod, serve,
+    demo, loops, constants, sensitivity, overhead, kafka, repay, elastic, bridge, fanout, reshape, size, moves, qod,
+    serve,
 )  # fmt: skip
 
 for _benchmark in (*_USUAL, *_BY_NAME):
