@@ -17,6 +17,12 @@ def test_constants_are_those_of_the_module_itself() -> None:
     assert {"_MIN_NOISE", "_MAX_NOISE"} <= set(dict(constants.numbers_of("penstock.estimate.batch_time")))
 
 
+def test_what_is_read_only_at_import_is_left_out() -> None:
+    """A default keeps the value that it was given: to change the constant later would move nothing, and say so."""
+    assert not dict(constants.numbers_of("penstock.estimate.bisection"))
+    assert "_HALVINGS" in dict(constants.numbers_of("penstock.control.keep_curve"))
+
+
 def test_a_change_reaches_whoever_has_imported_it_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two modules have constants of one name; one constant has two modules that go by it."""
     for module, name in ((lengths, "WORTH"), (whole_or_cut, "WORTH"), (whole_or_cut, "_LONGEST_PART")):

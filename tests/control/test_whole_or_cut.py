@@ -9,7 +9,7 @@ import pytest
 
 from penstock.control.keep_choice import choose_keep_ratio
 from penstock.control.planned_load import PlannedLoad, RowGoal
-from penstock.control.whole_or_cut import rates_in_time
+from penstock.control.whole_or_cut import InTimeRates
 from penstock.estimate.batch_costs import CostBeliefs
 from penstock.estimate.batch_time import BatchTimeModel
 
@@ -65,17 +65,11 @@ def test_whole_batches_must_be_likely_to_be_in_time(likely: float, *, is_whole: 
     """At five times the load a reading of one in three, by which all of it would be in time, does not decide."""
     readings = ((likely, 1.0 - likely), (2.6, 0.4), (0.0, 0.0), (1e-9, 20e-6))
     load, goal = planned(250_000.0, 2.4), RowGoal(5.0, 0.05, 0.015, 0.05)
-    whole, cut, *_ = rates_in_time(load, goal, CostBeliefs(*(np.array(each) for each in readings)))
-    assert (whole > cut) is is_whole
+    rates = InTimeRates(load, goal, CostBeliefs(*(np.array(each) for each in readings)))
+    assert (rates.whole() > rates.cut()) is is_whole
     # By the mean of the rates it would: that is what either way has if its reading is the right one.
-    of_whole, of_cut = (
-        max(
-            rates_in_time(load, goal, CostBeliefs(np.ones(1), *(np.array(each[at : at + 1]) for each in readings[1:])))[
-                :2
-            ]
-        )
-        for at in (0, 1)
-    )
+    apart = [CostBeliefs(np.ones(1), *(np.array(each[at : at + 1]) for each in readings[1:])) for at in (0, 1)]
+    of_whole, of_cut = InTimeRates(load, goal, apart[0]).whole(), InTimeRates(load, goal, apart[1]).cut()
     assert likely * of_whole > (1.0 - likely) * of_cut
 
 

@@ -6,11 +6,11 @@ must be derived from what it depends on, or be a setting.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import itertools
-import re
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,28 +81,49 @@ class Moved:
 
 
 def numbers_of(module: str) -> Iterator[tuple[str, float]]:
-    """The constants of a module that are one number of its own, by name.
+    """The constants of a module that are one number of its own, by name, and are read while decisions are made.
+
+    One that is read only when the module is imported, by a default or by another constant, cannot be changed later.
 
     Examples
     --------
-    >>> dict(numbers_of("penstock.control.target"))
-    {'_SMALLEST_SHARE': 0.1}
+    >>> dict(numbers_of("penstock.control.target")), "_FIRST_NOISE" in dict(numbers_of("penstock.estimate.batch_time"))
+    ({'_SMALLEST_SHARE': 0.1}, False)
     """
     loaded = importlib.import_module(module)
-    source = _source_of(loaded)
-    for name, value in vars(loaded).items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and name.strip("_").isupper() and abs(value) > _DIGITS_ONLY and _is_own(source, name):
+    for name in _own_names(loaded):
+        value = vars(loaded).get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not name.strip("_").isupper():
+            continue
+        if abs(value) > _DIGITS_ONLY and any(name in _read_names(each) for each in _users(module, name)):
             yield name, value
 
 
-def _source_of(module: ModuleType) -> str:
-    return Path(str(module.__file__)).read_text(encoding="utf-8")
+def _users(module: str, name: str) -> Iterator[ModuleType]:
+    """The module of a constant, and those that have imported it: there it has a name of its own."""
+    for other in MODULES:
+        loaded = importlib.import_module(other)
+        if other == module or (name in vars(loaded) and name not in _own_names(loaded)):
+            yield loaded
 
 
-def _is_own(source: str, name: str) -> bool:
-    """Whether a module says what a name is, at the beginning of a line: others are imported."""
-    return re.search(rf"^(\w+, )?{name}(, \w+)?(: [^=]+)? = ", source, re.MULTILINE) is not None
+@cache
+def _own_names(module: ModuleType) -> tuple[str, ...]:
+    """Names that a module gives a value itself, in their order: others are imported."""
+    targets = (each for node in _tree(module).body if isinstance(node, ast.Assign) for each in node.targets)
+    return tuple(name.id for each in targets for name in ast.walk(each) if isinstance(name, ast.Name))
+
+
+@cache
+def _read_names(module: ModuleType) -> frozenset[str]:
+    """Names that the bodies of its functions read."""
+    functions = (node for node in ast.walk(_tree(module)) if isinstance(node, ast.FunctionDef))
+    lines = (line for function in functions for line in function.body)
+    return frozenset(name.id for line in lines for name in ast.walk(line) if isinstance(name, ast.Name))
+
+
+def _tree(module: ModuleType) -> ast.Module:
+    return ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
 
 
 def varied_value(value: float, factor: float) -> float:
@@ -130,11 +151,9 @@ def loops_of(first_seed: int, seeds: int) -> tuple[list[LoopCase], list[LoopCase
 
 
 def change(module: str, name: str, value: float) -> None:
-    """Change a constant where it stands, and where it was imported: there it has a name of its own."""
-    for other in MODULES:
-        loaded = importlib.import_module(other)
-        if other == module or (name in vars(loaded) and not _is_own(_source_of(loaded), name)):
-            setattr(loaded, name, value)
+    """Change a constant for whoever goes by it."""
+    for loaded in _users(module, name):
+        setattr(loaded, name, value)
 
 
 def run_varied(varied: Varied, *, seeds: int) -> Moved:

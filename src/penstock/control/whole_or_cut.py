@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +28,7 @@ _RATES = 33
 _NOTHING = 0.01
 """Part of what arrives that counts as none in time: readings by which a way has fewer rule it out by no more than this.
 
-With a third or three times of it late rows and rows in time of simulated loads differ by less than their seeds do.
+With a third of it 167 of 216 simulated steps have 95 % of their rows in time, with three times of it 164, with it 168.
 """
 _TINY = 1e-9
 """Rows and seconds below which there are none: nothing is divided by zero."""
@@ -62,20 +61,16 @@ def better_of(
     rows in time. Where *no row can be in time*, whole or cut, because reading alone takes all the time, rows are
     dropped only if that saves a tenth of it, so that the query falls behind less.
     """
-    rates = _InTimeRates(load, goal, model.beliefs)
-    whole_later, cut_later, longer_s, longer_later = rates.expected()
+    rates = InTimeRates(load, goal, model.beliefs)
+    whole_later, cut_later = rates.whole(), rates.cut()
     if cut_later <= WORTH * whole_later:
+        longer_s, cut_later = rates.longer()
         length_s = min(longer_s, longest_s)
         kept_rows = model.costs.kept_rows_within(length_s, load.rows)
-        cut, cut_later = cut_to(model.costs, load, goal, length_s, kept_rows=kept_rows), longer_later
+        cut = cut_to(model.costs, load, goal, length_s, kept_rows=kept_rows)
     if rates.now(cut) > WORTH * rates.now(whole) or cut_later > WORTH * whole_later:
         return cut
     return cut if whole_later <= WORTH * rates.nothing and _saves_time(model.costs, goal.keep_floor) else whole
-
-
-def rates_in_time(load: PlannedLoad, goal: RowGoal, beliefs: CostBeliefs) -> tuple[float, float, float, float]:
-    """Rows in time each second of whole batches, of cut ones, and the best length of a cut with what that has."""
-    return _InTimeRates(load, goal, beliefs).expected()
 
 
 def _saves_time(costs: BatchCosts, keep_floor: float) -> bool:
@@ -84,7 +79,7 @@ def _saves_time(costs: BatchCosts, keep_floor: float) -> bool:
 
 
 @dataclass(frozen=True)
-class _InTimeRates:
+class InTimeRates:
     """Rows that are out in time each second: of the planned batch, and of all to come if they are alike."""
 
     load: PlannedLoad
@@ -102,20 +97,26 @@ class _InTimeRates:
         late = late_part_of(self.load, self.goal, choice, choice.predicted_s)
         return on_time_rows * (1.0 - late) / max(choice.predicted_s, self.load.interval_s, _SHORTEST_S)
 
-    def expected(self) -> tuple[float, float, float, float]:
-        """Of all to come: whole, cut to the wanted length, and the best length of a cut with what that has."""
-        whole, cut = (
-            np.exp(self.beliefs.weights @ np.log(np.maximum(rates, self.nothing)))
-            for rates in (self._whole(), self._cut())
-        )
-        best = int(np.argmax(cut))
-        return float(whole), float(cut[0]), float(self._lengths_s[best]), float(cut[best])
+    def whole(self) -> float:
+        """Of all to come, if they keep everything."""
+        return float(self._mean(self._whole()))
 
-    @cached_property
-    def _lengths_s(self) -> NDArray[np.float64]:
-        """Lengths that a cut batch may have: from the one that leaves hardly a row late to nearly the goal."""
+    def cut(self) -> float:
+        """Of all to come, if they are cut to the wanted length."""
+        return float(self._mean(self._cut(np.array([self.load.batch_s])))[0])
+
+    def longer(self) -> tuple[float, float]:
+        """The length of a cut with most rows in time, from the wanted one to nearly the goal, and what that has."""
         shortest_s = self.load.batch_s
-        return np.linspace(shortest_s, max(shortest_s, _LONGEST_PART * self.goal.latency_s), _LENGTHS)
+        lengths_s = np.linspace(shortest_s, max(shortest_s, _LONGEST_PART * self.goal.latency_s), _LENGTHS)
+        rates = self._mean(self._cut(lengths_s))
+        best = int(np.argmax(rates))
+        return float(lengths_s[best]), float(rates[best])
+
+    def _mean(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Over all readings, as factors."""
+        found: NDArray[np.float64] = np.exp(self.beliefs.weights @ np.log(np.maximum(rates, self.nothing)))
+        return found
 
     def _whole(self) -> NDArray[np.float64]:
         """By each reading; none where whole batches do not keep up."""
@@ -129,16 +130,14 @@ class _InTimeRates:
         ]
         return rate * np.interp(batch_s, curve_s, in_time, right=0.0)
 
-    def _cut(self) -> NDArray[np.float64]:
-        """By each reading and for each of the lengths; none where that leaves no room for the floor."""
+    def _cut(self, lengths_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """By each reading and for each length; none where that leaves no room for the floor."""
         beliefs, rate = self.beliefs, self.load.arrival_rows_per_s
-        cycles_s = np.maximum(self._lengths_s, self.load.interval_s)
+        cycles_s = np.maximum(lengths_s, self.load.interval_s)
         read_rows = rate * cycles_s
-        left_s = self._lengths_s - beliefs.overheads_s[:, None] - np.outer(beliefs.reads_s, read_rows)
+        left_s = lengths_s - beliefs.overheads_s[:, None] - np.outer(beliefs.reads_s, read_rows)
         kept_rows = np.clip(left_s / beliefs.works_s[:, None], 0.0, read_rows)
-        weighed_s, in_time_s = np.array(
-            [self._of_span(*each) for each in zip(cycles_s, self._lengths_s, strict=True)]
-        ).T
+        weighed_s, in_time_s = np.array([self._of_span(*each) for each in zip(cycles_s, lengths_s, strict=True)]).T
         in_time_rows = np.minimum(kept_rows / np.maximum(weighed_s, _TINY), rate) * in_time_s
         has_room = kept_rows >= self.goal.keep_floor * read_rows
         rates: NDArray[np.float64] = np.where(has_room, in_time_rows / cycles_s, 0.0)
