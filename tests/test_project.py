@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import penstock
+from penstock.bench.constants import MODULES as FAST_TIER
 from penstock.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
@@ -181,6 +182,34 @@ def test_decisions_import_no_world() -> None:
     }
     assert {"pyspark", "sqlite3", "time", "random"} <= forbidden
     assert found == set()
+
+
+@pytest.mark.parametrize("module", [*FAST_TIER, "penstock.control.engine", "penstock.control.workload"])
+def test_every_constant_of_the_fast_tier_says_where_it_comes_from(module: str) -> None:
+    """A number that decides about batches has a docstring, of its own or with those right above it."""
+    body = ast.parse((PACKAGE.parent / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")).body
+    undocumented = [
+        ast.unparse(statement)
+        for place, statement in enumerate(body)
+        if isinstance(statement, ast.Assign) and is_number(statement.value) and not has_docstring(body[place:])
+    ]
+    assert undocumented == []
+
+
+def is_number(value: ast.expr) -> bool:
+    """Whether it is a number, a tuple of them, or reckoned from such."""
+    kinds = (ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.Load)
+    parts = list(ast.walk(value))
+    texts_or_none = [
+        part for part in parts if isinstance(part, ast.Constant) and not isinstance(part.value, int | float)
+    ]
+    return all(isinstance(part, kinds) for part in parts) and not texts_or_none
+
+
+def has_docstring(statements: list[ast.stmt]) -> bool:
+    """Whether the assignments at the beginning are followed by a text at once."""
+    following = next((each for each in statements if not isinstance(each, ast.Assign)), None)
+    return isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
 
 
 def test_private_members_of_spark_are_used_in_one_package() -> None:

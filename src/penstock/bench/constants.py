@@ -87,8 +87,10 @@ def numbers_of(module: str) -> Iterator[tuple[str, float]]:
 
     Examples
     --------
-    >>> dict(numbers_of("penstock.control.target")), "_FIRST_NOISE" in dict(numbers_of("penstock.estimate.batch_time"))
-    ({'_SMALLEST_SHARE': 0.1}, False)
+    >>> dict(numbers_of("penstock.control.keep_choice"))
+    {'_LONGEST_PART': 0.5}
+    >>> "_FIRST_NOISE" in dict(numbers_of("penstock.estimate.batch_time"))
+    False
     """
     loaded = importlib.import_module(module)
     for name in _own_names(loaded):

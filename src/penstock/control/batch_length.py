@@ -12,22 +12,28 @@ from penstock.estimate.bisection import largest_that_holds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MIN_PART_OF_GOAL = 0.1
-"""Length where a trigger interval leaves no time at all: a batch must have some."""
+MIN_PART_OF_GOAL = 0.1
+"""Length where a trigger interval leaves no time at all: a batch must have some.
+
+Its rows are late by their wait alone, so the number decides only how fast a query that cannot be in time goes on.
+"""
 _THOUSANDTH = 10
 """Halvings that leave a thousandth of a range: whether rows go first is decided to within milliseconds."""
 CATCHING_UP = 1.1
-"""Batches that only just keep up never work off what waits: they get a tenth more."""
-
-
+"""Batches that only just keep up never work off what waits: with a tenth more a batch that was missed is made good in
+ten, and waiting rows are a tenth older for it."""
 OVERLOAD_OVERHEAD_PART = 1.0 / 6.0
-"""Part of a batch that is overhead in an overload that nobody can keep up with: five sixths go into rows."""
+"""Part of a batch that is overhead in an overload that nobody can keep up with: five sixths go into rows.
+
+Twice as long ones would do a tenth more of them (11/12 for 5/6), which is no more than scatter, and be twice as late.
+"""
 WORTH = 1.1
-"""What changes how a query runs must bring a tenth: what is expected of either way scatters by as much."""
+"""What changes how a query runs must bring a tenth: batches of an engine with nothing beside it scatter by as much."""
 MOST_OVERHEAD_PART = 2.0 / 3.0
 """Of batches that must work off all that waits, no more than two thirds are overhead.
 
-Nothing can be dropped there, so what is late stays late, and shorter batches would only make it later.
+Nothing can be dropped there, so what is late stays late, and shorter batches would only make it later. A
+third of the machine is left for rows then.
 """
 
 
@@ -85,7 +91,7 @@ def longest_in_time_s(goal_s: float, interval_s: float, noise: float, *, late_ra
     def is_in_time(length_s: float) -> bool:
         return late_part(max(interval_s, length_s), length_s, goal_s, noise) <= late_ratio
 
-    return max(largest_that_holds(is_in_time, 0.0, goal_s), _MIN_PART_OF_GOAL * goal_s)
+    return max(largest_that_holds(is_in_time, 0.0, goal_s), MIN_PART_OF_GOAL * goal_s)
 
 
 def length_among_jumps_s(

@@ -14,18 +14,30 @@ if TYPE_CHECKING:
     from penstock.estimate.batch_time import BatchTimeState
     from penstock.model import Goal, QueryName
 
-_FORGETTING = 0.9
 _NEWS_S = 60.0
+"""A query that reported nothing for a minute has ended or has nothing to do, and asks for nothing.
+
+Batches that take longer than that have goals of minutes, and queries with such goals do not hold each other up.
+"""
 _SLACK = 0.05
+"""Shares that differ by less than a twentieth are the same: what they are reckoned from is not known better."""
 _BUSY_WEIGHT = 0.5
+"""What a batch tells of busy cores counts as much as all before it: a query that was told to give way does so in the
+next batch, and one batch may have met an accident."""
 _LEAST_LEFT = 0.1
+"""Part of the cores that others are taken to leave at the least: what is measured of them may be more than there is."""
 _BATCHES_TO_KNOW = 5
-# By how much more or fewer cores are divided after a batch, and how many at most, in multiples of what there is.
+"""Batches of a query until its cost counts: the first ones run on code that is still being compiled, and make rows look
+many times as dear as they are."""
 _MORE_CORES, _FEWER_CORES = 1.04, 0.92
+"""By how much more or fewer cores are divided after a batch. Who is late gets them back twice as fast as they were
+given, and eighteen batches in which cores are idle double what is divided."""
 _SMALLEST_SCALE, _LARGEST_SCALE = 0.5, 4.0
 """Tasks of queries that share cores take :math:`1 / (1 - u)` of their own time at a utilisation :math:`u` (processor
-sharing): with half of the cores left free twice of it, and a query for which that is too long is late by itself."""
+sharing): with half of the cores left free twice of it, and a query for which that is too long is late by itself.
+By the other bound, costs learned on cold code are believed to be no more than four times too high."""
 _ALL_BUSY = 0.85
+"""Part of the cores from which on all of them are busy: a batch's own steps leave some idle between its stages."""
 
 
 @dataclass(frozen=True, slots=True)

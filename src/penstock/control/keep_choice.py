@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from penstock.estimate.batch_time import BatchTimeModel
 
 _LONGEST_PART = 0.5
-"""Part of the goal that is left to rows that wait, however long their batch is to be."""
+"""Part of the goal that is left to rows that wait, however long their batch is to be.
+
+A row waits for up to one batch and is processed in the next, so batches one after the other have half of the goal each.
+"""
 
 
 def choose_keep_ratio(

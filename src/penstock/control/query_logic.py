@@ -31,7 +31,8 @@ machine scatter by themselves. It decides what is said, that a goal cannot be me
 _SURE_DEVIATIONS = 2.0
 """A batch larger than any before must be within the goal even if costs are off by so much: 97.7 % of cases."""
 _PROBE_PART = 0.9
-"""Part of the goal that a batch may take that is to tell overhead from cost."""
+"""Part of the goal that a batch may take that is to tell overhead from cost: if all of the last one was cost, it takes
+that, and a tenth is left for scatter."""
 _COLD_BATCHES = BATCHES_TO_KNOW - 1
 """Batches that are learned from until costs are known, the first of a start not among them: so long it is cold."""
 _SAME_RATIO = 1e-9

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.control.batch_length import MIN_PART_OF_GOAL
+
 if TYPE_CHECKING:
     from penstock.model import Goal
-
-_SMALLEST_SHARE = 0.1
-"""Part of the goal that a batch may take where the trigger interval leaves it none: it must have some."""
 
 
 def target_batch_s(goal: Goal, trigger_interval_s: float, share_of_goal: float) -> float | None:
@@ -32,5 +31,5 @@ def target_batch_s(goal: Goal, trigger_interval_s: float, share_of_goal: float) 
     latency_s = goal.latency_s
     if latency_s is None:
         return None
-    longest_s = max(latency_s - trigger_interval_s, _SMALLEST_SHARE * latency_s)
+    longest_s = max(latency_s - trigger_interval_s, MIN_PART_OF_GOAL * latency_s)
     return min(share_of_goal * latency_s, longest_s)

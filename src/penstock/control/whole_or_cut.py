@@ -22,9 +22,16 @@ _SHORTEST_S = 0.001
 _LENGTHS = 12
 """Lengths that are compared. Neighbours differ by a twentieth of the goal: less than their rates tell apart."""
 _LONGEST_PART = 0.9
-"""Part of the goal that the longest of them takes: nearly no row is young enough for it."""
+"""Part of the goal that the longest of them takes: one row in nine is young enough for it.
+
+The best length is :math:`2 o L / (L + o)`, without reading (:func:`~penstock.control.batch_length.useful_length_s`), so
+a longer one would be best only with an overhead of more than four fifths of the goal.
+"""
 _RATES = 33
-"""Points of the curve of rows in time over lengths, in steps of three hundredths of the goal."""
+"""Points of the curve of rows in time over lengths, in steps of three hundredths of the goal.
+
+Sixteen of them are on its slope, from half of the goal, with which all rows are in time, to all of it, with none.
+"""
 _NOTHING = 0.01
 """Part of what arrives that counts as none in time: readings by which a way has fewer rule it out by no more than this.
 

@@ -18,13 +18,16 @@ _PRIOR_OVERHEAD_STD_S = 2.0
 _PRIOR_ROW_STD_S = 1e-2
 """Rows of a hundredth of a second each are the most expensive that a first guess allows for."""
 READ_PART = 0.1
-"""What reading a dropped row is taken to cost where nobody has learned it, in parts of a kept one."""
+"""What reading a dropped row is taken to cost where nobody has learned it, in parts of a kept one.
+
+An order of magnitude less, until the first batch that drops rows tells.
+"""
 _FIRST_NOISE = 0.10
 _MIN_NOISE, _MAX_NOISE = 0.03, 0.5
 """How far batches are from what is predicted of them, as a part of that: at first as on an engine with nothing beside
 it, never less than its clocks and collections make it, and never so much that no length would be in time."""
 _NOISE_BATCHES = 10.0
-"""Batches over which deviations are averaged."""
+"""Batches over which deviations are averaged: of ten, a standard deviation is known to a quarter."""
 _HEEDED = 3.0
 """Deviations, of scatter and of what is not known, that count of a batch: more is an accident or a jump, one of 400."""
 _MIN_ROW_S = 1e-9
@@ -44,7 +47,8 @@ _RESCALED_DOUBT = 0.5
 """Twice the cores may make rows cost half, or, where something else holds them up, seven tenths: half of the change, as
 a logarithm, is open."""
 _RULED_OUT = 1e-4
-"""Readings that are so many times less likely than the likeliest one change no decision."""
+"""Readings that are so many times less likely than the likeliest one change no decision: ten thousand would have to
+agree, and there are four thousand."""
 
 
 @dataclass(frozen=True, slots=True)
