@@ -28,7 +28,7 @@ MODULES = tuple(
     for name in (
         "control.batch_cut", "control.batch_length", "control.feasibility", "control.keep_choice",
         "control.keep_curve", "control.keep_ratio", "control.lateness", "control.limits", "control.lookahead",
-        "control.query_logic", "control.target", "control.wanted_length", "control.whole_or_cut",
+        "control.query_logic", "control.read_budget", "control.target", "control.wanted_length", "control.whole_or_cut",
         "estimate.arrival", "estimate.batch_time", "estimate.cost_hypotheses", "estimate.bisection",
     )
 )  # fmt: skip

@@ -10,10 +10,11 @@ from penstock.control.feasibility import Capacity, Feasibility, FeasibilityState
 from penstock.control.keep_ratio import KeepController, KeepState
 from penstock.control.limits import SourceLimits, SourceState
 from penstock.control.planned_load import PlannedLoad
+from penstock.control.read_budget import ReadBudget
 from penstock.control.target import target_batch_s
 from penstock.control.wanted_length import WantedLength
 from penstock.estimate.batch_cost import LARGEST_BATCH_DECAY
-from penstock.estimate.batch_time import BATCHES_TO_KNOW, READ_PART, BatchTimeModel, BatchTimeState, Drift
+from penstock.estimate.batch_time import BATCHES_TO_KNOW, BatchTimeModel, BatchTimeState, Drift
 from penstock.model.decision import Decision, Fault, Infeasible
 from penstock.model.evolve import evolve
 
@@ -28,13 +29,6 @@ if TYPE_CHECKING:
 _CERTAIN_WITHIN = 0.15
 """Part of a batch's time to within which that must be known for what fits to count as known: what batches of a busy
 machine scatter by themselves. It decides what is said, that a goal cannot be met, and not what is kept."""
-_SURE_DEVIATIONS = 2.0
-"""A batch larger than any before must be within the goal even if costs are off by so much: 97.7 % of cases."""
-_PROBE_PART = 0.9
-"""Part of the goal that a batch may take that is to tell overhead from cost: if all of the last one was cost, it takes
-that, and a tenth is left for scatter."""
-_COLD_BATCHES = BATCHES_TO_KNOW - 1
-"""Batches that are learned from until costs are known, the first of a start not among them: so long it is cold."""
 _SAME_RATIO = 1e-9
 """Ratios go to the tasks and come back as text: what differs by less is the same."""
 _SHED = 0.999
@@ -286,7 +280,7 @@ class QueryLogic:
         if self._state.batches <= 1:
             return [*decisions, *self._grow_from_first(signal, cap_rows)]
         self._batch_s = self._wanted_length_s()
-        fits_rows = self._fitting_rows()
+        fits_rows = self._budget.fits_rows
         decisions += self._overhead_word(signal, fits_rows)
         capacity = Capacity(
             batch_s=self._batch_s,
@@ -296,19 +290,15 @@ class QueryLogic:
         )
         if self.arrival_rows_per_s is not None:
             decisions += self._judge(signal, capacity)
-        self._update(budget_rows=self._next_budget(signal, fits_rows))
+        under_way_rows = self._under_way_rows(signal)
+        self._update(budget_rows=self._budget.rows_after(signal, under_way_rows=under_way_rows, fits_rows=fits_rows))
         decisions += self._limit_sources(signal, capacity, cap_rows)
         return decisions
 
     def _grow_from_first(self, signal: BatchSignal, cap_rows: float | None) -> list[Decision]:
-        """Let the next batch be larger than the first, if that was short.
-
-        It pays for code generation and cold workers, so nothing is learned of its costs; but they are no more than it
-        took. Where that is too much of the goal for a step of ``growth_factor``, the next one is as small: batches of
-        about one size tell overhead and cost apart by their scatter alone, which is as good as a guess.
-        """
-        rows = self._settings.growth_factor * signal.work_rows
-        if rows > self._next_budget(signal, float("inf")):
+        """Let the next batch be larger than the first, if that was short."""
+        rows = self._budget.rows_after_first(signal, under_way_rows=self._under_way_rows(signal))
+        if rows is None:
             return []
         self._update(budget_rows=rows)
         rows = rows if cap_rows is None else min(rows, max(1.0, cap_rows))
@@ -409,13 +399,21 @@ class QueryLogic:
         self._update(overhead_reported=hopeless)
         return decisions
 
-    def _fitting_rows(self) -> float:
-        return max(1.0, self._batch_time.kept_rows_within(self._batch_s, 1.0))
+    @property
+    def _budget(self) -> ReadBudget:
+        assert self.goal.latency_s is not None
+        return ReadBudget(
+            model=self._batch_time,
+            goal_s=self.goal.latency_s,
+            batch_s=self._batch_s,
+            growth_factor=self._settings.growth_factor,
+            largest_batch_rows=self._state.largest_batch_rows,
+            largest_read_rows=self._state.largest_read_rows,
+        )
 
-    def _readable_rows(self) -> float:
-        """Rows that could be read in time if no more than the floor of them were kept."""
-        model, floor = self._batch_time, self.keep_floor
-        return max(1.0, (self._batch_s - model.overhead_s) / (model.read_cost_s + floor * model.work_cost_s))
+    def _under_way_rows(self, signal: BatchSignal) -> float:
+        """Rows that the batch keeps which was planned before this report came."""
+        return self.keep_ratio * min(signal.lag_rows or 0.0, self._limits.rows_in_force(signal))
 
     def _judge(self, signal: BatchSignal, capacity: Capacity) -> list[Decision]:
         if signal.lag_rows is None:
@@ -444,34 +442,6 @@ class QueryLogic:
         rows = signal.lag_rows + capacity.arrival_rows_per_s * signal.duration_s
         return rows, min(rows, self._limits.rows_in_force(signal))
 
-    def _next_budget(self, signal: BatchSignal, fits_rows: float) -> float:
-        """Rows that fit, within what is sure to be within the goal and what was seen to be possible.
-
-        Where overhead and cost of rows are not told apart, what fits may be far too little, and batches of that size
-        would never tell: the next one is then as large as can be within the goal if all of the last one was cost.
-        """
-        assert self.goal.latency_s is not None
-        longest_s = max(self.goal.latency_s, self._batch_s)
-        most_rows = self._settings.growth_factor * self._largest_rows(signal)
-        sure_rows = self._batch_time.surely_within(
-            longest_s, 1.0, at_most_rows=min(fits_rows, most_rows), deviations=_SURE_DEVIATIONS
-        )
-        if self._batch_time.is_told_apart or not signal.lag_rows:
-            return max(1.0, sure_rows)
-        probe_rows = signal.work_rows * _PROBE_PART * longest_s / signal.duration_s
-        return max(1.0, sure_rows, min(probe_rows, most_rows))
-
-    def _largest_rows(self, signal: BatchSignal) -> float:
-        """The most rows that a batch will have processed when the limit that is decided now holds.
-
-        The batch under way was planned before this report came. Were it not counted, a limit that acts one batch late
-        would grow in every other batch only, and a cold start would take twice as long.
-        """
-        if self._batch_time.batches >= _COLD_BATCHES:
-            return self._state.largest_batch_rows
-        under_way_rows = min(signal.lag_rows or 0.0, self._limits.rows_in_force(signal))
-        return max(self._state.largest_batch_rows, self.keep_ratio * under_way_rows)
-
     def _is_known(self, fits_rows: float) -> bool:
         """Whether what fits is known well enough to go by it."""
         model = self._batch_time
@@ -483,15 +453,11 @@ class QueryLogic:
         budget_rows = self._state.budget_rows
         read_rows = budget_rows
         if self._keep is not None and not self._asks:
-            # The ratio in force may be the one of two batches ago: no more is read than it makes room for.
-            read_rows = min(budget_rows / self.keep_ratio, self._settings.growth_factor * self._state.largest_read_rows)
+            read_rows = self._budget.rows_at_ratio(budget_rows, self.keep_ratio)
         elif self._keep is not None and self._state.is_answered and self._drops_what_is_too_much:
-            # What is too much will be dropped when the batch is planned; but never by a leap beyond what was seen.
-            seen_rows = self._settings.growth_factor * self._state.largest_read_rows
-            if self._keep.is_held_to_rows:
-                # All but so many rows are dropped, and reading those is the small part of what was seen of the others.
-                seen_rows = max(seen_rows, self._settings.growth_factor / READ_PART * self._state.largest_batch_rows)
-            read_rows = max(budget_rows, min(self._readable_rows(), seen_rows))
+            read_rows = self._budget.rows_to_thin_out(
+                budget_rows, keep_floor=self.keep_floor, is_held_to_rows=self._keep.is_held_to_rows
+            )
         if cap_rows is not None:
             read_rows = min(read_rows, max(1.0, cap_rows))
         return self._limits.divide(
@@ -525,7 +491,7 @@ class QueryLogic:
             fits_rows=fits_rows,
             budget_rows=budget_rows,
             read_rows=read_rows,
-            largest_rows=self._largest_rows(signal),
+            largest_rows=self._budget.largest_rows(self._under_way_rows(signal)),
             growth_factor=self._settings.growth_factor,
         )
 
