@@ -42,6 +42,16 @@ def test_a_cold_start_grows_in_every_batch() -> None:
     assert all(later <= 4 * earlier for earlier, later in itertools.pairwise(sizes[1:]))
 
 
+def test_a_report_that_comes_before_the_next_batch_is_planned_makes_no_leap() -> None:
+    """The limit then holds for the very next batch: that one is not under way, and growth by it would be squared."""
+    query = SimulatedQuery(lambda _: 0.0, backlog_rows=5_000_000, overhead_s=0.1)
+    run = alone(query)
+    run.engine.limit_delay_batches = 0
+    sizes = [signal.rows for signal in run.run_batches(QUERY, 8).signals(QUERY)]
+    assert sizes[:3] == [1000, 4000, 16000]
+    assert all(later <= 4 * earlier for earlier, later in itertools.pairwise(sizes))
+
+
 @pytest.mark.parametrize("cost_s", [1e-6, 20e-6, 1e-3, 20e-3])
 @pytest.mark.parametrize("overhead_s", [0.05, 0.5, 1.5])
 def test_standing_backlog_settles_at_the_target_without_oscillation(cost_s: float, overhead_s: float) -> None:

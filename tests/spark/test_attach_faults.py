@@ -178,6 +178,7 @@ def governable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(internals, "execution_of", lambda _: execution)
     monkeypatch.setattr(internals, "is_micro_batch", lambda _: True)
     monkeypatch.setattr(internals, "is_planned", lambda _: True)
+    monkeypatch.setattr(internals, "is_batch_planned", lambda *_: True)
     monkeypatch.setattr(internals, "plan_now", lambda _: None)
     monkeypatch.setattr(internals, "trigger_of", lambda _: ("ProcessingTimeTrigger", 0.0))
     monkeypatch.setattr(internals, "plan_mentions", lambda *_: False)

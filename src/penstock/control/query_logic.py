@@ -412,7 +412,9 @@ class QueryLogic:
         )
 
     def _under_way_rows(self, signal: BatchSignal) -> float:
-        """Rows that the batch keeps which was planned before this report came."""
+        """Rows that the batch keeps which was planned before this report came; none where it was not planned yet."""
+        if not signal.is_next_planned:
+            return 0.0
         return self.keep_ratio * min(signal.lag_rows or 0.0, self._limits.rows_in_force(signal))
 
     def _judge(self, signal: BatchSignal, capacity: Capacity) -> list[Decision]:

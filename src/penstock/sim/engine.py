@@ -279,6 +279,7 @@ class SimulatedEngine:
             (source,),
             guard=guard,
             output_rows=put_out,
+            is_next_planned=self.limit_delay_batches > 0,
         )
         count_batch(run, batch, signal)
         for stream in query.writes:

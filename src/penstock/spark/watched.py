@@ -177,7 +177,14 @@ class WatchedQuery:
         """What a progress report says."""
         if not self.sources and self.is_micro_batch:
             self._describe_sources(self.execution)
-        return self._collector.signal(progress, self.sources)
+        signal = self._collector.signal(progress, self.sources)
+        return replace(signal, is_next_planned=self._is_planned(signal.batch_id + 1))
+
+    def _is_planned(self, batch_id: int) -> bool:
+        """Whether a batch has its offsets; where this Spark does not tell, it is not taken for granted."""
+        if Ability.PLANNED in self._missing or not self.is_micro_batch:
+            return False
+        return internals.is_batch_planned(self.execution, batch_id)
 
     def planned(self, batch_id: int) -> PlannedBatch | None:
         """What a batch that asks takes and leaves; None where its sources do not count rows."""

@@ -118,6 +118,13 @@ def running_batch(execution: JavaObject, batch_id: int, sources: Sequence[JavaOb
     return RunningBatch(batch_id, context.getStartTime() / 1000.0, offsets)
 
 
+def is_batch_planned(execution: JavaObject, batch_id: int) -> bool:
+    """Whether the offsets of a batch are decided, so that a limit that is set from now on says nothing to it."""
+    context = execution.getLatestExecutionContext()
+    newest = context.batchId()
+    return bool(newest > batch_id or (newest == batch_id and context.isCurrentBatchConstructed()))
+
+
 def _offset_json(progress: JavaObject, source: JavaObject) -> str | None:
     found = progress.get(source)
     return str(found.get().json()) if found.isDefined() else None
