@@ -90,8 +90,8 @@ class BatchSignal:
     ``started_s`` and ``finished_s`` are seconds since the epoch on the driver's clock; ``duration_s`` is what Spark
     reports as ``triggerExecution``, split by phase in ``phases_s``. ``partitions`` is the most tasks that one of its
     stages has work for, and ``output_rows`` what its sink wrote; None where a source, or the sink, does not tell.
-    ``is_next_planned`` says whether the batch after it was planned when this was told, so that what is decided now holds
-    for the one after that: nearly always, but a report may overtake a busy query's own thread.
+    ``is_next_planned`` says whether the batch after it was planned when this was told, so that what is decided now
+    holds for the one after that: nearly always, but a report may overtake a busy query's own thread.
     """
 
     query: QueryName
