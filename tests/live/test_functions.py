@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from pyspark.sql import Window
 from pyspark.sql import functions as fn
+from pyspark.sql.streaming import StatefulProcessor
 
 import penstock.functions as pf
 from live.helpers import actions_of, keep_by_property, load_rows, show, wait_for_batches, wait_until
@@ -21,7 +24,7 @@ from penstock.spark.guard import decide, guard_rows
 from penstock.spark.plan_check import check_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -250,6 +253,164 @@ def test_counts_by_key_where_they_do_not_apply_are_refused(
     query = pen.govern(right, goal).start()
     wait_for_batches(query, 1)
     assert not actions_of(pen.store, "with_key", ActionKind.PLAN_FINDING)
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What may be put behind guards: without a key, with one, and with one of which every column has another name."""
+
+    plain: DataFrame
+    keyed: DataFrame
+    other: DataFrame
+    rows: DataFrame
+    table: DataFrame
+
+    def pair(self, kind: str, on: str = "key = key_2") -> DataFrame:
+        """Both guarded sides with a key, joined."""
+        return self.keyed.join(self.other, fn.expr(on), kind)
+
+    def sql(self, text: str) -> DataFrame:
+        """A query of the rows behind the guard without a key, as ``kept``, and of a table."""
+        return self.plain.sparkSession.sql(text, kept=self.plain, prices=self.table)
+
+
+class Nothing(StatefulProcessor):
+    """A function with state that gives nothing."""
+
+    def init(self, handle: Any) -> None:
+        """It has no state."""
+
+    def handleInputRows(self, *_: Any) -> Iterator[Any]:  # noqa: N802 - Spark's name
+        """Nothing for any row."""
+        yield from ()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def with_state(_key: Any, frames: Iterator[Any], _state: Any) -> Iterator[Any]:
+    """Give all rows back."""
+    yield from frames
+
+
+RIGHT: list[str] = []
+KINDS: list[tuple[str, Callable[[Behind], DataFrame], list[str]]] = [
+    (
+        "row by row",
+        lambda b: b.plain.where("key > 1").select("key", "weight").alias("a").withColumn("b", fn.rand()),
+        RIGHT,
+    ),
+    ("watermark", lambda b: b.plain.withWatermark("timestamp", "5 seconds"), RIGHT),
+    ("partitions", lambda b: b.plain.repartition(2).coalesce(1).repartition("key").hint("rebalance"), RIGHT),
+    ("observed", lambda b: b.plain.observe("seen", fn.count("*")), RIGHT),
+    ("mapInArrow", lambda b: b.plain.mapInArrow(lambda each: each, b.plain.schema), RIGHT),
+    ("mapInPandas", lambda b: b.plain.mapInPandas(lambda each: each, b.plain.schema), RIGHT),
+    ("named query", lambda b: b.sql("WITH few AS (SELECT key, weight FROM {kept}) SELECT * FROM few"), RIGHT),
+    (
+        "windows",
+        lambda b: b.plain.groupBy(fn.window("timestamp", "9 seconds", "3 seconds")).agg(fn.sum("weight")),
+        RIGHT,
+    ),
+    ("sorted counts", lambda b: b.plain.groupBy("key").agg(*pf.count()).sort("key"), RIGHT),
+    ("any aggregate", lambda b: b.plain.groupBy("key").agg(fn.count("*")), ["warn count()"]),
+    ("dropDuplicates", lambda b: b.plain.dropDuplicates(["key"]), ["refuse dropDuplicates"]),
+    ("distinct", lambda b: b.plain.select("key").distinct(), ["refuse dropDuplicates"]),
+    ("SELECT DISTINCT", lambda b: b.sql("SELECT DISTINCT key FROM {kept}"), ["refuse dropDuplicates"]),
+    (
+        "a named query twice",
+        lambda b: b.sql("WITH few AS (SELECT key FROM {kept}) SELECT DISTINCT key FROM few"),
+        ["refuse dropDuplicates"],
+    ),
+    ("distinct by key", lambda b: b.keyed.select("key").distinct(), ["warn dropDuplicates"]),
+    ("distinct count", lambda b: b.plain.agg(fn.approx_count_distinct("key")), ["warn distinct count"]),
+    ("subtract", lambda b: b.plain.select("key").subtract(b.table.select("key")), ["refuse subtract"]),
+    ("subtract by key", lambda b: b.keyed.select("key").subtract(b.table.select("key")), ["warn subtract"]),
+    ("exceptAll", lambda b: b.plain.select("key").exceptAll(b.table.select("key")), ["warn exceptAll"]),
+    ("intersect", lambda b: b.plain.select("key").intersect(b.table.select("key")), ["refuse intersect"]),
+    ("intersectAll", lambda b: b.plain.select("key").intersectAll(b.table.select("key")), ["warn intersectAll"]),
+    ("table", lambda b: b.plain.join(fn.broadcast(b.table), "key"), RIGHT),
+    ("table or null", lambda b: b.plain.join(b.table, "key", "left"), RIGHT),
+    ("in table", lambda b: b.plain.join(b.table, "key", "leftsemi"), RIGHT),
+    ("not in table", lambda b: b.plain.join(b.table, "key", "leftanti"), RIGHT),
+    ("IN", lambda b: b.sql("SELECT * FROM {kept} WHERE key IN (SELECT key FROM {prices})"), RIGHT),
+    ("all pairs", lambda b: b.plain.crossJoin(b.table), RIGHT),
+    ("all of table", lambda b: b.plain.join(b.table, "key", "right"), ["refuse RightOuter join"]),
+    ("all of both", lambda b: b.plain.join(b.table, "key", "full"), ["refuse FullOuter join"]),
+    ("table in rows", lambda b: b.table.join(b.plain, "key", "leftsemi"), ["refuse LeftSemi join"]),
+    ("unguarded rows", lambda b: b.plain.join(b.rows.select("key"), "key"), RIGHT),
+    ("two sides", lambda b: b.pair("inner"), RIGHT),
+    ("two sides and more", lambda b: b.pair("inner", "key = key_2 AND value > value_2"), RIGHT),
+    ("two sides, half", lambda b: b.pair("leftsemi"), RIGHT),
+    ("two sides or nulls", lambda b: b.pair("left"), ["warn LeftOuter join"]),
+    (
+        "two sides by or",
+        lambda b: b.pair("inner", "key = key_2 OR value = value_2"),
+        ["refuse join of two guarded sides"],
+    ),
+    ("two sides by not", lambda b: b.pair("inner", "NOT (key = key_2)"), ["refuse join of two guarded sides"]),
+    ("two sides by others", lambda b: b.pair("inner", "value = value_2"), ["refuse join of two guarded sides"]),
+    ("two plain sides", lambda b: b.plain.join(b.other, fn.expr("key = key_2")), ["refuse join of two guarded sides"]),
+    (
+        "applyInPandas",
+        lambda b: b.plain.groupBy("key").applyInPandas(lambda each: each, b.plain.schema),
+        ["warn FlatMapGroupsInPandas"],
+    ),
+    ("by key in pandas", lambda b: b.keyed.groupBy("key").applyInPandas(lambda each: each, b.keyed.schema), RIGHT),
+    (
+        "applyInPandasWithState",
+        lambda b: b.plain.groupBy("key").applyInPandasWithState(
+            with_state, "key long", "n long", "update", "NoTimeout"
+        ),
+        ["warn FlatMapGroupsInPandasWithState"],
+    ),
+    (
+        "by key with state",
+        lambda b: b.keyed.groupBy("key").applyInPandasWithState(
+            with_state, "key long", "n long", "update", "NoTimeout"
+        ),
+        RIGHT,
+    ),
+    (
+        "transformWithStateInPandas",
+        lambda b: b.plain.groupBy("key").transformWithStateInPandas(Nothing(), "n long", "update", "None"),
+        ["warn TransformWithStateInPySpark"],
+    ),
+    (
+        "by key with a processor",
+        lambda b: b.keyed.groupBy("key").transformWithStateInPandas(Nothing(), "n long", "update", "None"),
+        RIGHT,
+    ),
+    ("explode", lambda b: b.plain.withColumn("each", fn.explode(fn.array("key", "value"))), ["warn explode"]),
+    (
+        "lateral",
+        lambda b: b.sql("SELECT * FROM {kept} AS k, LATERAL (SELECT k.key + 1 AS next)"),
+        ["warn lateral join"],
+    ),
+    ("limit", lambda b: b.plain.limit(5), ["warn limit"]),
+    (
+        "window function",
+        lambda b: b.plain.withColumn("place", fn.row_number().over(Window.partitionBy("key").orderBy("offset"))),
+        ["refuse window function"],
+    ),
+    ("union with ones", lambda b: b.plain.union(b.rows.withColumn("weight", fn.lit(1.0))), RIGHT),
+    ("union", lambda b: b.plain.unionByName(b.rows, allowMissingColumns=True), ["warn union"]),
+    ("union of guards", lambda b: b.plain.union(b.keyed), RIGHT),
+    ("script", lambda b: b.sql("SELECT TRANSFORM(key) USING 'cat' AS (k) FROM {kept}"), ["warn ScriptTransformation"]),
+]
+
+
+@pytest.mark.parametrize(("make", "told"), [each[1:] for each in KINDS], ids=[each[0] for each in KINDS])
+def test_every_kind_of_operator_has_its_verdict_on_plans_of_spark(
+    spark: SparkSession, make: Callable[[Behind], DataFrame], told: list[str]
+) -> None:
+    """As the guide's table says it, on plans as Spark has them; nothing that is ordinary is warned of as unknown."""
+    rows = backlog(spark, 2000, keys="50")
+    keyed = guard_rows(rows, key="key")
+    other = guard_rows(rows, key="key").select(*(fn.col(name).alias(f"{name}_2") for name in keyed.columns))
+    table = spark.createDataFrame([(1, 2.0)], "key long, price double")
+    frame = make(Behind(guard_rows(rows), keyed, other, rows, table))
+    findings = check_writer(frame.writeStream).findings
+    assert [f"{each.verdict} {each.operator}" for each in findings] == told
 
 
 def test_counts_by_key_that_are_refused_would_call_thinned_keys_complete(spark: SparkSession) -> None:
