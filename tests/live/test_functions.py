@@ -163,7 +163,8 @@ def test_a_guard_with_a_key_counts_its_keys_exactly_and_totals_over_keys(stoppin
     def estimate(frame: DataFrame, batch_id: int) -> None:
         by_key = frame.groupBy("key").agg(*pf.count_by_key("key"), *pf.sum_by_key("value", "key")).cache()
         total = by_key.agg(
-            *pf.sum("count", "count_weight", name="total"), *pf.ratio("sum_value", "count", "count_weight")
+            *pf.sum("count", "count_weight", name="total"),
+            *pf.ratio("sum_value_share", "count_share", "count_share_weight", name="average"),
         )
         truth = {row.key: row.n for row in frame.groupBy("key").agg(fn.count("*").alias("n")).collect()}
         found[batch_id] = by_key.collect(), total.collect()[0], truth
@@ -183,8 +184,8 @@ def test_a_guard_with_a_key_counts_its_keys_exactly_and_totals_over_keys(stoppin
     assert any(row.count_complete for row in shed[0])
     assert shed[1].total_low <= 6000 <= shed[1].total_high
     # Two batches have not the same average: 6,000 values from 0 to 1 differ by 0.0053 (standard error).
-    apart = abs(shed[1].sum_value_per_count - whole[1].sum_value_per_count)
-    assert apart < 4 * (shed[1].sum_value_per_count_error ** 2 + 0.0053**2) ** 0.5
+    apart = abs(shed[1].average - whole[1].average)
+    assert apart < 4 * (shed[1].average_error ** 2 + 0.0053**2) ** 0.5
 
 
 def test_intervals_over_rows_behind_a_guard_with_a_key_are_warned_of(
@@ -195,7 +196,10 @@ def test_intervals_over_rows_behind_a_guard_with_a_key_are_warned_of(
     rows = backlog(stopping, 2000, keys="50")
     keyed, plain = pen.guard(rows, key="key"), pen.guard(rows)
     by_key = keyed.groupBy("key").agg(*pf.count_by_key("key"), *pf.sum_by_key("value", "key"))
-    total = by_key.agg(*pf.sum("count", "count_weight"), *pf.ratio("sum_value", "count", "count_weight"))
+    total = by_key.agg(
+        *pf.sum("count", "count_weight"),
+        *pf.ratio("sum_value_share", "count_share", "count_share_weight", name="average"),
+    )
     renamed = keyed.select("key", fn.col("weight").alias("standing"))
     since = pf.largest_weight(pf.window_start("timestamp", "10 seconds"))
     for frame, warned in (
@@ -253,6 +257,50 @@ def test_counts_by_key_where_they_do_not_apply_are_refused(
     query = pen.govern(right, goal).start()
     wait_for_batches(query, 1)
     assert not actions_of(pen.store, "with_key", ActionKind.PLAN_FINDING)
+
+
+def test_totals_over_keys_hold_with_several_ratios_and_signs(spark: SparkSession) -> None:
+    """A key of +10 at weight 1 and -9 at weight 2.5 stands for -12.5; totals and averages of many hold the truth.
+
+    Values are tied to the ratio of their batch, and draws are hashes, so that the same rows stay in every run.
+    """
+    rows = spark.createDataFrame(
+        [(1, 10.0, 1.0), (1, -9.0, 2.5), (2, 4.0, 1.0), (3, 5.0, 2.5), (3, -5.0, 1.0), (3, None, 2.5)],
+        "key long, value double, weight double",
+    )
+    by_key = (*pf.count_by_key("key", largest_weight=2.5), *pf.sum_by_key("value", "key", largest_weight=2.5))
+    found = {row.key: row for row in rows.groupBy("key").agg(*by_key).collect()}
+    sums = {key: (row.sum_value, row.sum_value_share * row.sum_value_share_weight) for key, row in found.items()}
+    assert sums == {1: (1.0, -12.5), 2: (4.0, 4.0), 3: (0.0, 7.5)}
+    counts = {key: row.count_share * row.count_share_weight for key, row in found.items()}
+    assert counts == pytest.approx({1: 3.5, 2: 1.0, 3: 6.0})
+    weights = [(row.count_weight, row.count_share_weight, row.sum_value_share_weight) for row in found.values()]
+    assert all(1.0 <= mean <= largest == same for mean, largest, same in weights)
+
+    keys, rows_per_batch = 2000, 6000
+    parts = []
+    for batch, ratio in enumerate((0.8, 0.4)):
+        part = spark.range(rows_per_batch).select((fn.col("id") % keys).alias("key"), fn.lit(batch).alias("batch"))
+        part = part.withColumn("value", fn.pmod(fn.xxhash64("key", "batch"), fn.lit(7)) - (2.0 if batch else 0.0))
+        told = fn.array(*(fn.lit(value) for value in Directive(0, ratio).to_array(answered=True)))
+        decided = decide(part, told, key="key", arrival=None, utility=None, identity=())
+        parts.append(decided.select("key", "value", "weight"))
+    offered = parts[0].union(parts[1])
+    truth = offered.agg(fn.sum("value").alias("total"), fn.avg("value").alias("average")).collect()[0]
+    of_keys = offered.where("weight > 0").groupBy("key").agg(*by_key)
+    row = of_keys.agg(
+        *pf.sum("sum_value_share", "sum_value_share_weight", name="total", largest_weight=2.5),
+        *pf.ratio("sum_value_share", "count_share", "count_share_weight", name="average", largest_weight=2.5),
+        *pf.ratio("sum_value", "count", "count_weight", name="seen", largest_weight=2.5),
+    ).collect()[0]
+    apart = {
+        "total": abs(row.total - truth.total) / row.total_error,
+        "average": abs(row.average - truth.average) / row.average_error,
+        "average of what was seen": abs(row.seen - truth.average) / row.seen_error,
+    }
+    show(f"standard errors from the truth: {apart}")
+    assert max(apart["total"], apart["average"]) < 3.0
+    assert apart["average of what was seen"] > 5.0
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ _SINK = "WriteTo"
 _USE_FUNCTIONS = "use count, sum or avg of penstock.functions, which count what was dropped too"
 _USE_BY_KEY = (
     "group by the key with count_by_key or sum_by_key of penstock.functions, and take totals over keys with sum and "
-    "ratio and the column that ends in '_weight'"
+    "ratio and the columns that end in '_weight'"
 )
 _BY_KEY = "count_by_key or sum_by_key"
 _USE_KEY = "give the guard the key of the operator (key=...), or place the guard behind it"
