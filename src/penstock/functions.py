@@ -163,13 +163,19 @@ def count_by_key(
 ) -> list[Column]:
     """Number of rows of a key behind a guard with that key: group by the key.
 
-    Keys were sampled, rows of a key were not. Three columns: ``count``, rows that were seen; ``count_weight``, how many
-    keys this one stands for, for totals over keys; and ``count_complete``, whether no row of this key was dropped, so
-    that its count is exact. A total over keys, with the variance of keys as what was drawn, is then
-    ``pf.sum("count", "count_weight")``, an average over all rows
-    ``pf.ratio("sum_value", "count", "count_weight")``.
+    Keys were sampled, rows of a key were not. The columns are ``count``, rows that were seen; ``count_weight``, how
+    many keys this one stands for, for totals over keys; ``count_complete``, whether no row of this key was dropped, so
+    that its count is exact; and ``count_share`` with ``count_share_weight``, for averages. A total over keys, with the
+    variance of keys as what was drawn, is then ``pf.sum("count", "count_weight")``, an average over all rows
+    ``pf.ratio("sum_value_share", "count_share", "count_share_weight")``.
     """
-    return _by_key(key, F.lit(1.0), F.col(weight), name, largest_weight)
+    weights = F.col(weight)
+    seen, standing = F.sum(F.when(weights.isNotNull(), F.lit(1.0))), F.sum(weights)
+    return [
+        seen.alias(name),
+        F.try_divide(standing, seen).alias(f"{name}_weight"),
+        *_of_key(key, standing, weights, name, largest_weight),
+    ]
 
 
 def sum_by_key(
@@ -180,23 +186,38 @@ def sum_by_key(
     name: str | None = None,
     largest_weight: Column | float | None = None,
 ) -> list[Column]:
-    """Sum of a column over the rows of a key behind a guard with that key; columns as of :func:`count_by_key`."""
+    """Sum of a column over the rows of a key behind a guard with that key; nulls are left out.
+
+    The columns are ``sum_value``, of the rows that were seen; ``sum_value_complete``, as of :func:`count_by_key`; and
+    ``sum_value_share`` with ``sum_value_share_weight``, for totals over keys:
+    ``pf.sum("sum_value_share", "sum_value_share_weight")``.
+
+    Where rows of a key have several weights, no weight makes of ``sum_value`` what stands for all keys: of +10 with
+    weight 1 and -9 with weight 2.5 it would be -12.5. The share is the sum of the rows by their weights, over the
+    largest of these.
+    """
     rows = _rows(column, weight)
-    return _by_key(key, rows.values, rows.weights, name or f"sum_{column}", largest_weight)
+    name = name or f"sum_{column}"
+    return [
+        F.sum(F.when(rows.weights.isNotNull(), rows.values)).alias(name),
+        *_of_key(key, F.sum(rows.weights * rows.values), F.col(weight), name, largest_weight),
+    ]
 
 
-def _by_key(key: str, values: Column, weights: Column, name: str, largest: Column | float | None) -> list[Column]:
-    seen, standing = F.sum(F.when(weights.isNotNull(), values)), F.sum(weights * values)
+def _of_key(key: str, standing: Column, weights: Column, name: str, largest: Column | float | None) -> list[Column]:
+    """Whether a key is complete, and its share in totals: what stands for all keys, over the largest of its weights.
+
+    That weight is of the key and not of its values, so that shares of counts and of sums have the same.
+    """
     # One key has one draw: it was never dropped where even the smallest ratio in force lies above it.
     draw = F.max(F.when(weights.isNotNull(), draw_of_key(F.col(key))))
     # The largest weight is told to within a factor of the root of two.
     is_complete = draw * _largest(largest) * F.lit(2.0**0.5) < 1.0
     nothing_dropped = _largest(largest) <= 1.0
-    effective = F.coalesce(F.try_divide(standing, seen), F.max(weights))
     return [
-        seen.alias(name),
-        effective.alias(f"{name}_weight"),
         (is_complete | nothing_dropped).alias(f"{name}_complete"),
+        F.try_divide(standing, F.max(weights)).alias(f"{name}_share"),
+        F.max(weights).alias(f"{name}_share_weight"),
     ]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from pyspark.sql import Window
 from pyspark.sql import functions as fn
+from pyspark.sql.streaming import StatefulProcessor
 
 import penstock.functions as pf
 from live.helpers import actions_of, keep_by_property, load_rows, show, wait_for_batches, wait_until
@@ -21,7 +24,7 @@ from penstock.spark.guard import decide, guard_rows
 from penstock.spark.plan_check import check_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -160,7 +163,8 @@ def test_a_guard_with_a_key_counts_its_keys_exactly_and_totals_over_keys(stoppin
     def estimate(frame: DataFrame, batch_id: int) -> None:
         by_key = frame.groupBy("key").agg(*pf.count_by_key("key"), *pf.sum_by_key("value", "key")).cache()
         total = by_key.agg(
-            *pf.sum("count", "count_weight", name="total"), *pf.ratio("sum_value", "count", "count_weight")
+            *pf.sum("count", "count_weight", name="total"),
+            *pf.ratio("sum_value_share", "count_share", "count_share_weight", name="average"),
         )
         truth = {row.key: row.n for row in frame.groupBy("key").agg(fn.count("*").alias("n")).collect()}
         found[batch_id] = by_key.collect(), total.collect()[0], truth
@@ -180,8 +184,8 @@ def test_a_guard_with_a_key_counts_its_keys_exactly_and_totals_over_keys(stoppin
     assert any(row.count_complete for row in shed[0])
     assert shed[1].total_low <= 6000 <= shed[1].total_high
     # Two batches have not the same average: 6,000 values from 0 to 1 differ by 0.0053 (standard error).
-    apart = abs(shed[1].sum_value_per_count - whole[1].sum_value_per_count)
-    assert apart < 4 * (shed[1].sum_value_per_count_error ** 2 + 0.0053**2) ** 0.5
+    apart = abs(shed[1].average - whole[1].average)
+    assert apart < 4 * (shed[1].average_error ** 2 + 0.0053**2) ** 0.5
 
 
 def test_intervals_over_rows_behind_a_guard_with_a_key_are_warned_of(
@@ -192,7 +196,10 @@ def test_intervals_over_rows_behind_a_guard_with_a_key_are_warned_of(
     rows = backlog(stopping, 2000, keys="50")
     keyed, plain = pen.guard(rows, key="key"), pen.guard(rows)
     by_key = keyed.groupBy("key").agg(*pf.count_by_key("key"), *pf.sum_by_key("value", "key"))
-    total = by_key.agg(*pf.sum("count", "count_weight"), *pf.ratio("sum_value", "count", "count_weight"))
+    total = by_key.agg(
+        *pf.sum("count", "count_weight"),
+        *pf.ratio("sum_value_share", "count_share", "count_share_weight", name="average"),
+    )
     renamed = keyed.select("key", fn.col("weight").alias("standing"))
     since = pf.largest_weight(pf.window_start("timestamp", "10 seconds"))
     for frame, warned in (
@@ -250,6 +257,208 @@ def test_counts_by_key_where_they_do_not_apply_are_refused(
     query = pen.govern(right, goal).start()
     wait_for_batches(query, 1)
     assert not actions_of(pen.store, "with_key", ActionKind.PLAN_FINDING)
+
+
+def test_totals_over_keys_hold_with_several_ratios_and_signs(spark: SparkSession) -> None:
+    """A key of +10 at weight 1 and -9 at weight 2.5 stands for -12.5; totals and averages of many hold the truth.
+
+    Values are tied to the ratio of their batch, and draws are hashes, so that the same rows stay in every run.
+    """
+    rows = spark.createDataFrame(
+        [(1, 10.0, 1.0), (1, -9.0, 2.5), (2, 4.0, 1.0), (3, 5.0, 2.5), (3, -5.0, 1.0), (3, None, 2.5)],
+        "key long, value double, weight double",
+    )
+    by_key = (*pf.count_by_key("key", largest_weight=2.5), *pf.sum_by_key("value", "key", largest_weight=2.5))
+    found = {row.key: row for row in rows.groupBy("key").agg(*by_key).collect()}
+    sums = {key: (row.sum_value, row.sum_value_share * row.sum_value_share_weight) for key, row in found.items()}
+    assert sums == {1: (1.0, -12.5), 2: (4.0, 4.0), 3: (0.0, 7.5)}
+    counts = {key: row.count_share * row.count_share_weight for key, row in found.items()}
+    assert counts == pytest.approx({1: 3.5, 2: 1.0, 3: 6.0})
+    weights = [(row.count_weight, row.count_share_weight, row.sum_value_share_weight) for row in found.values()]
+    assert all(1.0 <= mean <= largest == same for mean, largest, same in weights)
+
+    keys, rows_per_batch = 2000, 6000
+    parts = []
+    for batch, ratio in enumerate((0.8, 0.4)):
+        part = spark.range(rows_per_batch).select((fn.col("id") % keys).alias("key"), fn.lit(batch).alias("batch"))
+        part = part.withColumn("value", fn.pmod(fn.xxhash64("key", "batch"), fn.lit(7)) - (2.0 if batch else 0.0))
+        told = fn.array(*(fn.lit(value) for value in Directive(0, ratio).to_array(answered=True)))
+        decided = decide(part, told, key="key", arrival=None, utility=None, identity=())
+        parts.append(decided.select("key", "value", "weight"))
+    offered = parts[0].union(parts[1])
+    truth = offered.agg(fn.sum("value").alias("total"), fn.avg("value").alias("average")).collect()[0]
+    of_keys = offered.where("weight > 0").groupBy("key").agg(*by_key)
+    row = of_keys.agg(
+        *pf.sum("sum_value_share", "sum_value_share_weight", name="total", largest_weight=2.5),
+        *pf.ratio("sum_value_share", "count_share", "count_share_weight", name="average", largest_weight=2.5),
+        *pf.ratio("sum_value", "count", "count_weight", name="seen", largest_weight=2.5),
+    ).collect()[0]
+    apart = {
+        "total": abs(row.total - truth.total) / row.total_error,
+        "average": abs(row.average - truth.average) / row.average_error,
+        "average of what was seen": abs(row.seen - truth.average) / row.seen_error,
+    }
+    show(f"standard errors from the truth: {apart}")
+    assert max(apart["total"], apart["average"]) < 3.0
+    assert apart["average of what was seen"] > 5.0
+
+
+@dataclass(frozen=True)
+class Behind:
+    """What may be put behind guards: without a key, with one, and with one of which every column has another name."""
+
+    plain: DataFrame
+    keyed: DataFrame
+    other: DataFrame
+    rows: DataFrame
+    table: DataFrame
+
+    def pair(self, kind: str, on: str = "key = key_2") -> DataFrame:
+        """Both guarded sides with a key, joined."""
+        return self.keyed.join(self.other, fn.expr(on), kind)
+
+    def sql(self, text: str) -> DataFrame:
+        """A query of the rows behind the guard without a key, as ``kept``, and of a table."""
+        return self.plain.sparkSession.sql(text, kept=self.plain, prices=self.table)
+
+
+class Nothing(StatefulProcessor):
+    """A function with state that gives nothing."""
+
+    def init(self, handle: Any) -> None:
+        """It has no state."""
+
+    def handleInputRows(self, *_: Any) -> Iterator[Any]:  # noqa: N802 - Spark's name
+        """Nothing for any row."""
+        yield from ()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def with_state(_key: Any, frames: Iterator[Any], _state: Any) -> Iterator[Any]:
+    """Give all rows back."""
+    yield from frames
+
+
+RIGHT: list[str] = []
+KINDS: list[tuple[str, Callable[[Behind], DataFrame], list[str]]] = [
+    (
+        "row by row",
+        lambda b: b.plain.where("key > 1").select("key", "weight").alias("a").withColumn("b", fn.rand()),
+        RIGHT,
+    ),
+    ("watermark", lambda b: b.plain.withWatermark("timestamp", "5 seconds"), RIGHT),
+    ("partitions", lambda b: b.plain.repartition(2).coalesce(1).repartition("key").hint("rebalance"), RIGHT),
+    ("observed", lambda b: b.plain.observe("seen", fn.count("*")), RIGHT),
+    ("mapInArrow", lambda b: b.plain.mapInArrow(lambda each: each, b.plain.schema), RIGHT),
+    ("mapInPandas", lambda b: b.plain.mapInPandas(lambda each: each, b.plain.schema), RIGHT),
+    ("named query", lambda b: b.sql("WITH few AS (SELECT key, weight FROM {kept}) SELECT * FROM few"), RIGHT),
+    (
+        "windows",
+        lambda b: b.plain.groupBy(fn.window("timestamp", "9 seconds", "3 seconds")).agg(fn.sum("weight")),
+        RIGHT,
+    ),
+    ("sorted counts", lambda b: b.plain.groupBy("key").agg(*pf.count()).sort("key"), RIGHT),
+    ("any aggregate", lambda b: b.plain.groupBy("key").agg(fn.count("*")), ["warn count()"]),
+    ("dropDuplicates", lambda b: b.plain.dropDuplicates(["key"]), ["refuse dropDuplicates"]),
+    ("distinct", lambda b: b.plain.select("key").distinct(), ["refuse dropDuplicates"]),
+    ("SELECT DISTINCT", lambda b: b.sql("SELECT DISTINCT key FROM {kept}"), ["refuse dropDuplicates"]),
+    (
+        "a named query twice",
+        lambda b: b.sql("WITH few AS (SELECT key FROM {kept}) SELECT DISTINCT key FROM few"),
+        ["refuse dropDuplicates"],
+    ),
+    ("distinct by key", lambda b: b.keyed.select("key").distinct(), ["warn dropDuplicates"]),
+    ("distinct count", lambda b: b.plain.agg(fn.approx_count_distinct("key")), ["warn distinct count"]),
+    ("subtract", lambda b: b.plain.select("key").subtract(b.table.select("key")), ["refuse subtract"]),
+    ("subtract by key", lambda b: b.keyed.select("key").subtract(b.table.select("key")), ["warn subtract"]),
+    ("exceptAll", lambda b: b.plain.select("key").exceptAll(b.table.select("key")), ["warn exceptAll"]),
+    ("intersect", lambda b: b.plain.select("key").intersect(b.table.select("key")), ["refuse intersect"]),
+    ("intersectAll", lambda b: b.plain.select("key").intersectAll(b.table.select("key")), ["warn intersectAll"]),
+    ("table", lambda b: b.plain.join(fn.broadcast(b.table), "key"), RIGHT),
+    ("table or null", lambda b: b.plain.join(b.table, "key", "left"), RIGHT),
+    ("in table", lambda b: b.plain.join(b.table, "key", "leftsemi"), RIGHT),
+    ("not in table", lambda b: b.plain.join(b.table, "key", "leftanti"), RIGHT),
+    ("IN", lambda b: b.sql("SELECT * FROM {kept} WHERE key IN (SELECT key FROM {prices})"), RIGHT),
+    ("all pairs", lambda b: b.plain.crossJoin(b.table), RIGHT),
+    ("all of table", lambda b: b.plain.join(b.table, "key", "right"), ["refuse RightOuter join"]),
+    ("all of both", lambda b: b.plain.join(b.table, "key", "full"), ["refuse FullOuter join"]),
+    ("table in rows", lambda b: b.table.join(b.plain, "key", "leftsemi"), ["refuse LeftSemi join"]),
+    ("unguarded rows", lambda b: b.plain.join(b.rows.select("key"), "key"), RIGHT),
+    ("two sides", lambda b: b.pair("inner"), RIGHT),
+    ("two sides and more", lambda b: b.pair("inner", "key = key_2 AND value > value_2"), RIGHT),
+    ("two sides, half", lambda b: b.pair("leftsemi"), RIGHT),
+    ("two sides or nulls", lambda b: b.pair("left"), ["warn LeftOuter join"]),
+    (
+        "two sides by or",
+        lambda b: b.pair("inner", "key = key_2 OR value = value_2"),
+        ["refuse join of two guarded sides"],
+    ),
+    ("two sides by not", lambda b: b.pair("inner", "NOT (key = key_2)"), ["refuse join of two guarded sides"]),
+    ("two sides by others", lambda b: b.pair("inner", "value = value_2"), ["refuse join of two guarded sides"]),
+    ("two plain sides", lambda b: b.plain.join(b.other, fn.expr("key = key_2")), ["refuse join of two guarded sides"]),
+    (
+        "applyInPandas",
+        lambda b: b.plain.groupBy("key").applyInPandas(lambda each: each, b.plain.schema),
+        ["warn FlatMapGroupsInPandas"],
+    ),
+    ("by key in pandas", lambda b: b.keyed.groupBy("key").applyInPandas(lambda each: each, b.keyed.schema), RIGHT),
+    (
+        "applyInPandasWithState",
+        lambda b: b.plain.groupBy("key").applyInPandasWithState(
+            with_state, "key long", "n long", "update", "NoTimeout"
+        ),
+        ["warn FlatMapGroupsInPandasWithState"],
+    ),
+    (
+        "by key with state",
+        lambda b: b.keyed.groupBy("key").applyInPandasWithState(
+            with_state, "key long", "n long", "update", "NoTimeout"
+        ),
+        RIGHT,
+    ),
+    (
+        "transformWithStateInPandas",
+        lambda b: b.plain.groupBy("key").transformWithStateInPandas(Nothing(), "n long", "update", "None"),
+        ["warn TransformWithStateInPySpark"],
+    ),
+    (
+        "by key with a processor",
+        lambda b: b.keyed.groupBy("key").transformWithStateInPandas(Nothing(), "n long", "update", "None"),
+        RIGHT,
+    ),
+    ("explode", lambda b: b.plain.withColumn("each", fn.explode(fn.array("key", "value"))), ["warn explode"]),
+    (
+        "lateral",
+        lambda b: b.sql("SELECT * FROM {kept} AS k, LATERAL (SELECT k.key + 1 AS next)"),
+        ["warn lateral join"],
+    ),
+    ("limit", lambda b: b.plain.limit(5), ["warn limit"]),
+    (
+        "window function",
+        lambda b: b.plain.withColumn("place", fn.row_number().over(Window.partitionBy("key").orderBy("offset"))),
+        ["refuse window function"],
+    ),
+    ("union with ones", lambda b: b.plain.union(b.rows.withColumn("weight", fn.lit(1.0))), RIGHT),
+    ("union", lambda b: b.plain.unionByName(b.rows, allowMissingColumns=True), ["warn union"]),
+    ("union of guards", lambda b: b.plain.union(b.keyed), RIGHT),
+    ("script", lambda b: b.sql("SELECT TRANSFORM(key) USING 'cat' AS (k) FROM {kept}"), ["warn ScriptTransformation"]),
+]
+
+
+@pytest.mark.parametrize(("make", "told"), [each[1:] for each in KINDS], ids=[each[0] for each in KINDS])
+def test_every_kind_of_operator_has_its_verdict_on_plans_of_spark(
+    spark: SparkSession, make: Callable[[Behind], DataFrame], told: list[str]
+) -> None:
+    """As the guide's table says it, on plans as Spark has them; nothing that is ordinary is warned of as unknown."""
+    rows = backlog(spark, 2000, keys="50")
+    keyed = guard_rows(rows, key="key")
+    other = guard_rows(rows, key="key").select(*(fn.col(name).alias(f"{name}_2") for name in keyed.columns))
+    table = spark.createDataFrame([(1, 2.0)], "key long, price double")
+    frame = make(Behind(guard_rows(rows), keyed, other, rows, table))
+    findings = check_writer(frame.writeStream).findings
+    assert [f"{each.verdict} {each.operator}" for each in findings] == told
 
 
 def test_counts_by_key_that_are_refused_would_call_thinned_keys_complete(spark: SparkSession) -> None:

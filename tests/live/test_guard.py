@@ -17,10 +17,21 @@ from pyspark.sql import functions as fn
 
 import penstock.functions as pf
 from live.driver_guarded import FAILING_BATCH, KEEP_RATIO, KILLED_BATCH
-from live.helpers import batches_of, costly, keep_by_property, load_rows, send, show, wait_for_batches, wait_until
+from live.helpers import (
+    actions_of,
+    batches_of,
+    costly,
+    keep_by_property,
+    load_rows,
+    send,
+    show,
+    wait_for_batches,
+    wait_until,
+)
 from penstock import Goal
 from penstock.control.keep_curve import KeepCurve
 from penstock.errors import InvalidGuardError
+from penstock.model import ActionKind
 from penstock.model.directive import Directive
 from penstock.spark import internals
 from penstock.spark.collector import guard_signal, observed_metrics, parse_timestamp_s
@@ -322,6 +333,27 @@ def test_spark_compiles_nothing_for_another_keep_ratio(
     assert len({report.keep_ratio for report in reports}) >= 11
     assert len({report.kept_rows for report in reports}) > 1
     assert compiled == 0
+
+
+def test_rows_without_an_identity_are_drawn_by_chance_and_the_log_says_so(
+    stopping: SparkSession, attach: Callable[..., Penstock]
+) -> None:
+    """Once for each governed query, with the remedy; of rows that have an identity, a name or a key nothing is said."""
+    pen = attach()
+    goal = Goal(latency="5 seconds", minimum_accuracy=0.1)
+    unknown = backlog(stopping, 1000, keys="50").withColumn("offset", fn.col("offset") + 1)
+    for name, rows, said in (
+        ("unknown", pen.guard(unknown), 1),
+        ("numbered", pen.guard(backlog(stopping, 1000)), 0),
+        ("named", pen.guard(unknown, identity="offset"), 0),
+        ("keyed", pen.guard(unknown, key="key"), 0),
+    ):
+        query = pen.govern(rows.writeStream.queryName(name).format("noop"), goal).start()
+        wait_for_batches(query, 1)
+        query.stop()
+        told = [action for action in actions_of(pen.store, name, ActionKind.HOLD) if "drawn by chance" in action.reason]
+        assert len(told) == said, name
+        assert all("identity=" in action.reason for action in told)
 
 
 def test_a_column_that_merely_is_called_offset_is_no_identity(

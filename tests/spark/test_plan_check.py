@@ -108,11 +108,37 @@ def test_joins_of_guarded_sides_need_the_same_key() -> None:
     assert [each.operator for each in found(join("LeftOuter", same), g1="key", g2="key").warnings] == ["LeftOuter join"]
 
 
+@pytest.mark.parametrize(
+    ("condition", "refusals"),
+    [
+        ("((key#2L = key#22L) AND (value#3 > 1.0))", 0),
+        ("((value#3 > 1.0) AND ((key#2L <=> key#22L) AND (value#3 = value#23)))", 0),
+        ("((key#2L = key#22L) OR (value#3 = value#23))", 1),
+        ("NOT (key#2L = key#22L)", 1),
+        ("((key#2L = key#22L) = (value#3 = value#23))", 1),
+        ("CASE WHEN (value#3 = 1.0) THEN (key#2L = key#22L) ELSE true END", 1),
+        ("(-key#2L = key#22L)", 1),
+    ],
+)
+def test_only_what_a_join_asks_of_every_pair_makes_its_keys_equal(condition: str, refusals: int) -> None:
+    """An equality in an "or" or a "not" leaves pairs of which one side was drawn without the other."""
+    columns = "key#2L, weight#4, weight#24"
+    join = over("Join", f"Inner, {condition}", guarded(1), guarded(2, first=21), output=columns)
+    assert len(found(join, g1="key", g2="key").refusals) == refusals
+
+
 def test_joins_with_one_guarded_side() -> None:
     """A guarded stream with a table is right; partners that were dropped must not look as if they never were."""
     table = PlanNode("Relation", "Relation", "key#42L")
     on = "(key#2L = key#42L)"
-    for kind, refusals in (("Inner", 0), ("LeftOuter", 0), ("LeftAnti", 0), ("RightOuter", 1), ("FullOuter", 1)):
+    for kind, refusals in (
+        ("Inner", 0),
+        ("LeftOuter", 0),
+        ("LeftAnti", 0),
+        ("RightOuter", 1),
+        ("FullOuter", 1),
+        ("Cross", 0),
+    ):
         assert len(found(over("Join", f"{kind}, {on}", guarded(), table), g1=None).refusals) == refusals
     assert len(found(over("Join", f"LeftOuter, {on}", table, guarded()), g1=None).refusals) == 1
     assert len(found(over("Join", f"LeftAnti, {on}", table, guarded()), g1=None).refusals) == 1
@@ -129,6 +155,13 @@ def test_joins_with_one_guarded_side() -> None:
         ("Filter", "(key#2L > 3)", None),
         ("MapInArrow", "f(offset#1L), [a#50]", None),
         ("EventTimeWatermark", "timestamp#3, 5 seconds", None),
+        ("LateralJoin", "lateral-subquery#58 [key#2L], Inner", "warn"),
+        ("Except", "false", "refuse"),
+        ("Except All", "true", "warn"),
+        ("Intersect", "false", "refuse"),
+        ("Intersect All", "true", "warn"),
+        ("SomethingNew", "key#2L", "warn"),
+        ("WriteToMicroBatchDataSource", "sink", None),
     ],
 )
 def test_each_operator_has_its_verdict(name: str, text: str, verdict: str | None) -> None:
@@ -319,3 +352,37 @@ def test_a_second_guard_on_the_way_is_refused() -> None:
     """Its weights do not know of the rows that the first has dropped."""
     second = PlanNode("CollectMetrics", "CollectMetrics penstock.guard.2, [count(1) AS n#91]", "key#2L", (guarded(),))
     assert [each.operator for each in found(second, g1=None, g2=None).refusals] == ["guard"]
+
+
+def test_operators_that_nobody_knows_are_warned_of_by_name() -> None:
+    """What a later Spark brings is not taken for right without a word."""
+    (unknown,) = found(over("SomethingNew", "key#2L", guarded()), g1="key").findings
+    assert unknown.operator == "SomethingNew"
+    assert "does not know" in unknown.problem
+    assert "place the guard behind it" in unknown.remedy
+
+
+def test_rows_less_those_of_a_table_are_judged_as_duplicates_are() -> None:
+    """Of rows that are alike one is left; a guard on the right side makes rows look as if they were not there."""
+    table = PlanNode("Relation", "Relation", "offset#41L, key#42L, value#43")
+    less = over("Except", "false", guarded(), table)
+    (refused,) = found(less, g1=None).refusals
+    assert (refused.operator, refused.problem.split(",")[0]) == (
+        "subtract",
+        "one kept row of several stands for the value",
+    )
+    assert [each.verdict for each in found(less, g1="key").findings] == ["warn"]
+    (refused,) = found(over("Except All", "true", table, guarded()), g1="key").refusals
+    assert "on its right side" in refused.problem
+
+
+def test_what_is_behind_a_named_query_is_looked_at() -> None:
+    """Its rows come out where its name is read, under other numbers."""
+    columns = "offset#31L, key#32L, value#33, weight#34"
+    named = over("CTERelationDef", "7, false", guarded())
+    read = PlanNode("CTERelationRef", f"CTERelationRef 7, true, [{columns}], true, false", columns)
+    twice = over("WithCTE", "", named, over("Deduplicate", "[key#32L]", read))
+    assert [each.verdict for each in found(twice, g1=None).findings] == ["refuse"]
+    assert [each.verdict for each in found(twice, g1="key").findings] == ["warn"]
+    right = over("Aggregate", "[key#32L], [key#32L, sum(weight#34) AS n#40]", read, output="key#32L, n#40")
+    assert found(over("WithCTE", "", named, right), g1=None).findings == ()

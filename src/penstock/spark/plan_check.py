@@ -5,17 +5,18 @@ carry weights, which carry the key of a guard. For each operator behind a guard 
 
 - *refuse*: its result cannot be made right. A query that is started with ``pen.govern(...).start()`` does not start,
   with the operator and the remedy in the error; of any other query the guards keep everything, and the log says why.
-- *warn*: its result is of the kept rows alone, or its interval too narrow. The log says so; rows are dropped.
+- *warn*: its result is of the kept rows alone, or its interval too narrow, or Penstock does not know the operator. The
+  log says so; rows are dropped.
 
-All else is right: filters, projections, row functions, joins with tables, aggregates of :mod:`penstock.functions` over
-rows or, behind a guard with a key, over keys. What ``foreachBatch`` does to its frame is not in the plan, and not
+Right are filters, projections, row functions, joins with tables, aggregates of :mod:`penstock.functions` over rows or,
+behind a guard with a key, over keys. What ``foreachBatch`` does to its frame is not in the plan, and not
 looked at.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -37,10 +38,25 @@ _STATEFUL = re.compile(
 )
 _DEDUPLICATE = ("Deduplicate", "DeduplicateWithinWatermark", "Distinct")
 _FROM_ROWS_TO_ROWS = ("MapInPandas", "MapInArrow", "PythonMapInArrow")
+_SET_OPERATIONS = {
+    "Except": "subtract",
+    "Except All": "exceptAll",
+    "Intersect": "intersect",
+    "Intersect All": "intersectAll",
+}
+_NAMED_QUERIES = ("WithCTE", "CTERelationDef", "CTERelationRef")
+_RIGHT = frozenset({
+    *_FROM_ROWS_TO_ROWS, "Project", "Filter", "TypedFilter", "Expand", "SubqueryAlias", "View", "PipeOperator",
+    "EventTimeWatermark", "UpdateEventTimeWatermarkColumn", "CollectMetrics", "ResolvedHint", "Repartition",
+    "RepartitionByExpression", "RebalancePartitions", "Sort", "DeserializeToObject", "SerializeFromObject",
+    "MapElements", "MapPartitions", "AppendColumns",
+})  # fmt: skip
+"""What gives each kept row on, with the weight that it has, or rows that a function of the user's makes of it."""
+_SINK = "WriteTo"
 _USE_FUNCTIONS = "use count, sum or avg of penstock.functions, which count what was dropped too"
 _USE_BY_KEY = (
     "group by the key with count_by_key or sum_by_key of penstock.functions, and take totals over keys with sum and "
-    "ratio and the column that ends in '_weight'"
+    "ratio and the columns that end in '_weight'"
 )
 _BY_KEY = "count_by_key or sum_by_key"
 _USE_KEY = "give the guard the key of the operator (key=...), or place the guard behind it"
@@ -142,6 +158,7 @@ def check_plan(plan: PlanNode, keys: Mapping[str, str | None]) -> PlanReport:
 class _Look:
     def __init__(self, guard_keys: Mapping[str, str | None]) -> None:
         self._guard_keys = guard_keys
+        self._named_queries: dict[int, tuple[str, _Flow]] = {}
         self.guards: list[str] = []
         self.findings: list[Finding] = []
 
@@ -150,18 +167,34 @@ class _Look:
         guard = plan_text.guard_name(node)
         if guard is not None:
             return self._guard(node, guard, below)
+        if node.name in _NAMED_QUERIES:
+            return self._named_query(node, below)
         if not any(each.is_sampled or each.weights for each in below):
             return _Flow()
-        if node.name == "Join":
-            return self._join(node, below)
-        if node.name == "Union":
-            return self._union(node, below)
-        if node.name == "Aggregate":
-            return self._aggregate(node, below[0])
+        own = {"Join": self._join, "Union": self._union, "Aggregate": self._aggregate}.get(node.name)
+        if own is not None:
+            return own(node, below)
         merged = _followed(node, below)
-        if merged.is_sampled:
+        if merged.is_sampled and node.name in _SET_OPERATIONS:
+            self._set_operation(node, below, merged)
+        elif merged.is_sampled:
             self._judge(node, merged)
         return merged
+
+    def _named_query(self, node: PlanNode, below: Sequence[_Flow]) -> _Flow:
+        """What a named query (``WITH``) gives where it is read: its columns in their order, under other numbers."""
+        if node.name != "CTERelationRef":
+            if node.name == "CTERelationDef":
+                self._named_queries[plan_text.first_number(node.text)] = (node.output, below[0])
+            return below[-1]  # the named queries come first, then what reads them
+        before, flow = self._named_queries.get(plan_text.first_number(node.text), ("", _Flow()))
+        had = [number for _, number in plan_text.columns(before)]
+        mine = [number for _, number in plan_text.columns(node.output)]
+        weights, keys = (
+            frozenset(mine[place] for place in _places(had, each) if place < len(mine))
+            for each in (flow.weights, flow.keys)
+        )
+        return replace(flow, weights=weights, keys=keys)
 
     def _guard(self, node: PlanNode, name: str, below: Sequence[_Flow]) -> _Flow:
         if any(each.is_sampled for each in below):
@@ -185,7 +218,7 @@ class _Look:
             if not (flow.is_keyed and flow.keys & plan_text.grouping_of(node)):
                 problem = "its function sees the kept rows of a group only"
                 self._warn(name, problem, f"{_USE_KEY}, and count with the column 'weight'")
-        elif name in ("GlobalLimit", "LocalLimit", "Tail"):
+        elif name in ("GlobalLimit", "LocalLimit", "Tail", "Offset"):
             if name != "LocalLimit":
                 self._warn("limit", "it takes from the kept rows only", "place it behind an aggregate")
         elif name == "Window":
@@ -193,17 +226,39 @@ class _Look:
         elif name == "Generate":
             problem = "rows made of one row were kept together, and intervals are too narrow"
             self._warn("explode", problem, "count before it, or place the guard behind it")
+        elif name == "LateralJoin":
+            problem = "rows that it makes of one row were kept together, and intervals are too narrow"
+            self._warn("lateral join", problem, "count before it, or place the guard behind it")
+        elif name not in _RIGHT and not name.startswith(_SINK):
+            problem = "Penstock does not know what it makes of weights, and takes it to give each kept row on"
+            self._warn(name, problem, "check its results with and without dropped rows, or place the guard behind it")
+
+    def _set_operation(self, node: PlanNode, below: Sequence[_Flow], flow: _Flow) -> None:
+        """Rows less the rows of a table, or those that are in it too: most leave one row of several that are alike."""
+        name = _SET_OPERATIONS[node.name]
+        if any(each.is_sampled for each in below[1:]):
+            problem = "rows that were dropped on its right side look as if they had never been there"
+            self._refuse(name, problem, "place the guard behind it")
+        elif node.name.endswith("All"):
+            problem = "it takes as many rows as the table has, and of the kept rows only"
+            self._warn(name, problem, "use a left anti join or a semi join, or place the guard behind it")
+        else:
+            self._duplicates(name, plan_text.numbers(node.output), flow)
 
     def _deduplicate(self, node: PlanNode, flow: _Flow) -> None:
         on = plan_text.numbers(node.output if node.name == "Distinct" else node.text)
+        self._duplicates("dropDuplicates", on, flow)
+
+    def _duplicates(self, operator: str, on: frozenset[int], flow: _Flow) -> None:
         if flow.is_keyed and flow.keys & on:
             problem = "a value that was dropped in one batch and kept in a later one has the later one's weight"
-            self._warn("dropDuplicates", problem, "place the guard behind it where keep ratios change much")
+            self._warn(operator, problem, "place the guard behind it where keep ratios change much")
         else:
             problem = "one kept row of several stands for the value, with the weight of a row"
-            self._refuse("dropDuplicates", problem, _USE_KEY)
+            self._refuse(operator, problem, _USE_KEY)
 
-    def _aggregate(self, node: PlanNode, flow: _Flow) -> _Flow:
+    def _aggregate(self, node: PlanNode, below: Sequence[_Flow]) -> _Flow:
+        (flow,) = below
         found = plan_text.lists(node.text)
         grouping, items = (found[0] if len(found) > 1 else []), found[-1]
         aggregates = [item for item in items if plan_text.is_aggregate(item, grouping)]
@@ -273,7 +328,9 @@ class _Look:
 
     def _join_one_side(self, kind: str, *, left_is_sampled: bool) -> None:
         is_preserved = kind in (
-            ("Inner", "LeftOuter", "LeftSemi", "LeftAnti") if left_is_sampled else ("Inner", "RightOuter")
+            ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti")
+            if left_is_sampled
+            else ("Inner", "Cross", "RightOuter")
         )
         if not is_preserved:
             problem = "partners that were dropped look as if they had never been there"
@@ -285,12 +342,7 @@ class _Look:
             *(_places(columns, flow.weights) for columns, flow in zip(outputs, below, strict=True))
         )
         for flow, child in zip(below, node.children, strict=True):
-            if (
-                not flow.is_sampled
-                and not flow.weights
-                and shared
-                and " 1.0 AS " not in f" {child.text}".replace("[", " ")
-            ):
+            if not flow.is_sampled and not flow.weights and shared and not _has_ones(child):
                 problem = "the side without a guard has no weights of one"
                 self._warn("union", problem, "add a column 'weight' of 1.0 to it")
         # A column that one guard has drawn by, and another has not, is no key of what comes out.
@@ -317,6 +369,13 @@ class _Look:
     def _add(self, finding: Finding) -> None:
         if finding not in self.findings:
             self.findings.append(finding)
+
+
+def _has_ones(node: PlanNode) -> bool:
+    """Whether rows have a column of ones; projections that Spark puts above that, to number columns anew, keep it."""
+    if " 1.0 AS " in f" {node.text}".replace("[", " "):
+        return True
+    return node.name in ("Project", "SubqueryAlias") and _has_ones(node.children[0])
 
 
 def _places(columns: Sequence[int], wanted: frozenset[int]) -> frozenset[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.spark.collector import GUARD_PREFIX
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
 _AS = r"L?(?:-T\d+ms)?"
 """What may follow a number: that the column is a long, and its watermark."""
 _COLUMN = re.compile(rf"(.+?)#(\d+){_AS}(?:, |$)")
+_AND = " AND "
 _NUMBER = re.compile(r"#(\d+)")
 _PLAIN = re.compile(rf"(?!-|~|NOT )[^#]*#(\d+){_AS}")
 _ALIAS = re.compile(rf" AS .+?#(\d+){_AS}$")
 _COALESCED = re.compile(rf"coalesce\((?:[^#()]+#\d+{_AS}(?:, |(?=\))))+\)")
-_EQUAL = re.compile(rf"#(\d+){_AS} (?:=|<=>) [^#()]+#(\d+)")
+_EQUAL = re.compile(rf"{_PLAIN.pattern} (?:=|<=>) {_PLAIN.pattern}")
 _GUARD = re.compile(rf"{re.escape(GUARD_PREFIX)}(?:\.[a-z_]+)*\.\d+")
 _NAMED_WEIGHT = re.compile(rf"({_GUARD.pattern})#\d+ AS weight#\d+")
 _KNOWN = (
@@ -38,6 +40,7 @@ _INTERVAL = re.compile(r"#(\d+)(?: END)? - 1\.0\)")
 """The variance factor of an interval: a weight less one, of all rows or of those with a value."""
 _DRAW = re.compile(rf"xxhash64\({seed()}, (?:[^#]+#(\d+){_AS}, \d+\))?")
 """The draw of a key; with the key's number where that is a plain column."""
+_ARGUMENT_NUMBER = re.compile(r" (\d+)\b")
 _GROUPING_COLUMNS = re.compile(r"\)#\d+, (\d+), ")
 
 
@@ -71,6 +74,18 @@ def named(name: str | None, output: str) -> frozenset[int]:
 def numbers(text: str) -> frozenset[int]:
     """Numbers of all columns that are mentioned."""
     return frozenset(int(number) for number in _NUMBER.findall(text))
+
+
+def first_number(text: str) -> int:
+    """The first number among an operator's arguments, by which a named query is known; less than zero without one.
+
+    Examples
+    --------
+    >>> first_number("CTERelationDef 12, false"), first_number("CTERelationRef")
+    (12, -1)
+    """
+    found = _ARGUMENT_NUMBER.search(text)
+    return -1 if found is None else int(found.group(1))
 
 
 def plain(items: Iterable[str]) -> frozenset[int]:
@@ -112,8 +127,46 @@ def lists(text: str) -> list[list[str]]:
 
 
 def equal(text: str) -> set[frozenset[int]]:
-    """Pairs of columns that a condition takes for equal."""
-    return {frozenset(map(int, pair)) for pair in _EQUAL.findall(text)}
+    """Pairs of columns that a join takes for equal whatever else it asks for.
+
+    Examples
+    --------
+    >>> equal("Join Inner, (((a#1L = b#11L) AND (c#2 <=> d#12)) AND (c#2 > 1.0))") == {
+    ...     frozenset({1, 11}), frozenset({2, 12})}
+    True
+    >>> [equal(f"Join Inner, {text}") for text in (
+    ...     "((a#1 = b#11) OR (c#2 = d#12))", "NOT (a#1 = b#11)", "(NOT a#1 = b#11)", "((a#1 = b#11) = (c#2 = d#12))")]
+    [set(), set(), set(), set()]
+    """
+    found, conditions = set(), [text.partition(", ")[2]]
+    while conditions:
+        parts = _conjuncts(conditions.pop())
+        if len(parts) > 1:
+            conditions.extend(parts)
+        elif pair := _EQUAL.fullmatch(parts[0]):
+            found.add(frozenset(map(int, pair.groups())))
+    return found
+
+
+def _conjuncts(condition: str) -> list[str]:
+    """What must hold each by itself, by the outermost "and" of a condition, without the brackets around it.
+
+    Examples
+    --------
+    >>> _conjuncts("(((a#1 = b#2) AND (c#3 = d#4)) AND e#5)"), _conjuncts("(a#1 = user (id)#2)")
+    (['((a#1 = b#2) AND (c#3 = d#4))', 'e#5'], ['a#1 = user (id)#2'])
+    """
+    depth, places, ends = 0, [], []
+    for place, letter in enumerate(condition):
+        depth += (letter == "(") - (letter == ")")
+        if letter == ")" and depth == 0:
+            ends.append(place)
+        elif depth == 1 and condition.startswith(_AND, place):
+            places.append(place)
+    if not condition.startswith("(") or ends != [len(condition) - 1]:
+        return [condition]
+    edges = [1 - len(_AND), *places, len(condition) - 1]
+    return [condition[begin + len(_AND) : end] for begin, end in pairwise(edges)]
 
 
 def derived(items: Sequence[str], weights: frozenset[int]) -> frozenset[int]:
