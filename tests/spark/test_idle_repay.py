@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,14 @@ from typing import Any, cast
 import pytest
 
 from penstock.errors import InvalidMomentError, RepayError, StoreError
-from penstock.model import QueryName
+from penstock.model import Application, Mode, QueryName
+from penstock.model.application import REPAY_NEVER, REPAY_WHEN_IDLE, QueryDeclaration
 from penstock.model.decision import ActuatorOff, Decision, Repayment
 from penstock.model.directive import Directive
 from penstock.model.goal import MAX_PRIORITY, MIN_PRIORITY
+from penstock.settings import Settings
 from penstock.spark import internals
+from penstock.spark.attach import Penstock
 from penstock.spark.folders import open_folder
 from penstock.spark.idle_repay import FIRST_PAUSE_S, LONGEST_PAUSE_S, POOL, IdleRepayer, cannot_get_better, has_room
 from penstock.spark.pools import pool_of
@@ -317,6 +321,28 @@ def test_a_declared_query_without_a_function_is_told_of_once(caplog: pytest.LogC
     assert line == word.reason
     assert "declared with repay = 'when idle'" in line
     assert "pen.on_repay('clicks', function)" in line
+
+
+@pytest.mark.parametrize(("mode", "looks"), [(Mode.ACT, 1), (Mode.OBSERVE, 0)])
+def test_a_cycle_looks_for_what_is_owed_unless_it_only_observes(mode: Mode, looks: int) -> None:
+    """With room it looks once, where decisions are applied; of queries to be repaid it asks for those that started."""
+    looked: list[bool] = []
+    missed: list[str] = []
+    declared = {"clicks": REPAY_WHEN_IDLE, "later": REPAY_WHEN_IDLE, "views": REPAY_NEVER}
+    queries = {QueryName(name): QueryDeclaration(repay=repay) for name, repay in declared.items()}
+    logic = SimpleNamespace(application=Application(queries), governed=(), query=None, scaling=None)
+    pen = SimpleNamespace(
+        mode=mode,
+        loop=SimpleNamespace(logic=logic),
+        events=SimpleNamespace(look=lambda: None, started_names={"clicks", "views"}),
+        settings=Settings(),
+        _idle_repay=SimpleNamespace(look=lambda: looked.append(True), miss=missed.extend),
+        _learned=SimpleNamespace(write_when_due=lambda *_: None),
+        _deleted_s=math.inf,
+        _file=None,
+    )
+    assert Penstock._look_around(cast("Any", pen)) == ()
+    assert (len(looked), missed) == (looks, ["clicks"])
 
 
 def test_what_is_repaid_waits_for_batches() -> None:

@@ -21,9 +21,7 @@ def arrival_delay_s(*, planned_s: float, newest_arrival_s: float, behind_s: floa
     return planned_s - newest_arrival_s - behind_s
 
 
-def remember_delay(
-    known_s: tuple[float, ...], delay_s: float, *, behind_s: float, all_late: bool
-) -> tuple[float, ...]:
+def remember_delay(known_s: tuple[float, ...], delay_s: float, *, behind_s: float, all_late: bool) -> tuple[float, ...]:
     """Delays of the last batches with one more.
 
     Where all rows of a batch were late, and neither what is known nor what waited behind the batch says why, the clock
