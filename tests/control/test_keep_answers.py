@@ -41,9 +41,9 @@ def load(batch_id: int, seconds_waiting: float = 2.0) -> PlannedLoad:
     )
 
 
-def signal(batch_id: int, guard: GuardSignal) -> BatchSignal:
-    """A batch that left nothing behind."""
-    source = SourceSignal(0, guard.offered_rows, float(guard.offered_rows), lag_rows=0.0)
+def signal(batch_id: int, guard: GuardSignal, lag_rows: float = 0.0) -> BatchSignal:
+    """A batch that left nothing behind, or so many rows."""
+    source = SourceSignal(0, guard.offered_rows, float(guard.offered_rows), lag_rows=lag_rows)
     return BatchSignal(QUERY, batch_id, 100.0 + 2 * batch_id, 2.0, guard.offered_rows, (source,), guard=guard)
 
 
@@ -115,6 +115,41 @@ def test_where_all_is_late_though_nothing_waits_late_rows_do_not_go_first() -> N
     answer = keep.answer(load(3, 3.5), 3, cost, late_ratio=0.015, is_rerun=False)
     assert answer.late_before_s is not None
     assert answer.late_before_s < 106.0 - 60.0
+
+
+@pytest.mark.parametrize(("set_back_s", "behind_s"), [(3.0, 0.5), (60.0, 0.5), (3600.0, 30.0)])
+def test_a_clock_that_is_set_back_is_followed_though_rows_wait(set_back_s: float, behind_s: float) -> None:
+    """Under overload something always waits: a delay that this does not explain is believed after one batch."""
+    moments = after_a_batch_that_is_all_late(delay_s=set_back_s, behind_s=behind_s)
+    assert moments[1] == pytest.approx(moments[0] + 2.0 - set_back_s)
+
+
+@pytest.mark.parametrize("behind_s", [3.0, 30.0])
+def test_rows_that_are_late_because_they_waited_stay_late(behind_s: float) -> None:
+    """No clock was set where a batch is old because of what waits behind it, even if that is reckoned as too little."""
+    moments = after_a_batch_that_is_all_late(delay_s=0.8 * behind_s, behind_s=behind_s)
+    assert moments[1] == pytest.approx(moments[0] + 2.0)
+
+
+def after_a_batch_that_is_all_late(*, delay_s: float, behind_s: float) -> list[float]:
+    """Moments before which rows are late: of a batch whose rows all are, with rows behind it, and of the next one.
+
+    Its newest row is as old as the rows behind it say, and by a delay more; before, no delay was seen.
+    """
+    keep, cost, moments = controller(), model(), []
+    for batch_id in (1, 2, 3):
+        waiting = load(batch_id, 3.5)
+        lag_rows = behind_s * RATE_ROWS_PER_S if batch_id > 1 else 0.0
+        planned = replace(waiting, waiting_rows=waiting.rows + lag_rows)
+        moment_s = keep.answer(planned, batch_id, cost, late_ratio=0.015, is_rerun=False).late_before_s
+        assert moment_s is not None
+        moments.append(moment_s)
+        is_late = batch_id == 2
+        newest_s = planned.planned_s - (behind_s + delay_s if is_late else 0.0)
+        rows = round(planned.rows)
+        guard = GuardSignal(rows, rows // 8, 0.3, newest_s - 1.0, newest_s, late_rows=rows if is_late else 0)
+        keep.learn(signal(batch_id, guard, lag_rows))
+    return moments[1:]
 
 
 def test_until_executors_come_a_batch_leaves_what_the_floor_can_make_good() -> None:

@@ -17,9 +17,11 @@ from live.kafka_helpers import fill, kafka_rows, new_topic
 from live.repay_helpers import Kept, Keys, keys_of, run, shed
 from penstock import Goal
 from penstock.errors import InvalidSettingError, RepayError
-from penstock.model import Application, QueryName
+from penstock.model import ActionKind, Application, QueryName
 from penstock.model.application import REPAY_WHEN_IDLE, QueryDeclaration
+from penstock.spark import internals
 from penstock.spark.folders import SparkFolder, open_folder
+from penstock.spark.idle_repay import POOL
 from penstock.spark.record import CheckpointRecord, RepaidState
 from penstock.spark.repay import Repay, RepayState
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
     from penstock.kafka.broker import Cluster
+    from penstock.model import Action
 
     Attach = Callable[..., Penstock]
 
@@ -171,7 +174,13 @@ def test_what_is_owed_is_repaid_when_there_is_room(
     shed(pen, monkeypatch, lambda _: 0.5, lambda _: None)
     run(pen.guard(backlog(stopping)), kept, tmp_path / "checkpoint", "clicks", until=3)
     wait_until(lambda: not pen.loop.logic.governed, "end of governing")
-    pen.on_repay("clicks", repaid)
+    pools = set()
+
+    def repay(frame: DataFrame, batch_id: int) -> None:
+        pools.add(stopping.sparkContext.getLocalProperty(internals.POOL_PROPERTY))
+        repaid(frame, batch_id)
+
+    pen.on_repay("clicks", repay)
 
     def is_repaid() -> bool:
         return {each.state for each in pen.repay("clicks").batches(ask_source=False)} == {RepayState.REPAID}
@@ -179,6 +188,16 @@ def test_what_is_owed_is_repaid_when_there_is_room(
     wait_until(is_repaid, "repayment by the loop")
     whole = kept.rows | repaid.rows
     assert len(whole) == len(kept.rows) + len(repaid.rows) == 1 + max(whole)[0]
+    assert pools == {POOL}
+    wait_until(lambda: len(repayments(pen)) == len(repaid.attempts), "the last record")
+    assert [each.target for each in repayments(pen)] == [f"batch {number}" for number in sorted(repaid.attempts)]
+    assert {(each.value, each.unit) for each in repayments(pen)} == {(1000.0, "rows")}
+    assert "dropped was repaid as of" in str(pen.explain("clicks"))
+
+
+def repayments(pen: Penstock) -> list[Action]:
+    """What is on record of repaying when there is room."""
+    return [entry.action for entry in pen.store.actions(kinds=(ActionKind.REPAY,))]
 
 
 def test_moments_choose_batches(

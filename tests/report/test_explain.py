@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import UnknownQueryError
 from penstock.model import APPLICATION, Action, ActionKind, Metric, Mode, QueryName, SeriesPoint
-from penstock.model.decision import Executors, Govern, KeepRatio, to_action
+from penstock.model.decision import Executors, Govern, KeepRatio, Repayment, to_action
 from penstock.report import application_status, explain
 from penstock.report.text import clock_time
 from penstock.store import MemoryStore
@@ -97,6 +97,25 @@ def test_governed_again_after_release() -> None:
         (ActionKind.GOVERN, ""),
         (ActionKind.READ_LIMIT, "source 1"),
     ]
+
+
+def test_what_was_repaid_is_told_and_hides_no_fault() -> None:
+    """The newest word on dropped rows is in the line of what is kept; a fault before it stands all the same."""
+    lost = Repayment(
+        query=CLICKS, cause="idle", reason="the source has lost 90 of the 200 rows of it", first_batch_id=2,
+        last_batch_id=3, batches=2, is_repaid=False, parts=90, parts_unit="rows",
+    )  # fmt: skip
+    done = Repayment(
+        query=CLICKS, cause="idle", reason="there is room", first_batch_id=4, last_batch_id=4, is_repaid=True
+    )
+    told = lines(recorded(GOVERN, ratio(0.5, 4), act(ActionKind.FAULT, "no answer"), to_action(lost)))
+    at = clock_time(NOW_S + 3, now_s=NOW_S)
+    assert told[0].startswith("clicks had a fault")
+    assert told[2].endswith(
+        f"; what 2 batches, 2 to 3 dropped cannot be repaid as of {at}: the source has lost 90 of the 200 rows of it"
+    )
+    told = lines(recorded(GOVERN, to_action(lost), to_action(done)))
+    assert told[2] == f"what batch 4 dropped was repaid as of {clock_time(NOW_S + 2, now_s=NOW_S)}: there is room"
 
 
 def test_trouble_that_is_over_is_not_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +11,20 @@ from typing import Any, cast
 import pytest
 
 from penstock.errors import InvalidMomentError, RepayError, StoreError
-from penstock.model import QueryName
+from penstock.model import Application, Mode, QueryName
+from penstock.model.application import REPAY_NEVER, REPAY_WHEN_IDLE, QueryDeclaration
+from penstock.model.decision import ActuatorOff, Decision, Repayment
 from penstock.model.directive import Directive
+from penstock.model.goal import MAX_PRIORITY, MIN_PRIORITY
+from penstock.settings import Settings
+from penstock.spark import internals
+from penstock.spark.attach import Penstock
 from penstock.spark.folders import open_folder
-from penstock.spark.idle_repay import FIRST_PAUSE_S, LONGEST_PAUSE_S, IdleRepayer, cannot_get_better, has_room
-from penstock.spark.record import BatchRecord, CheckpointRecord, SourceRange
-from penstock.spark.repay import Repay, checkpoint_of
+from penstock.spark.idle_repay import FIRST_PAUSE_S, LONGEST_PAUSE_S, POOL, IdleRepayer, cannot_get_better, has_room
+from penstock.spark.pools import pool_of
+from penstock.spark.record import BatchRecord, CheckpointRecord, RepaidState, SourceRange
+from penstock.spark.repay import OwedBatch, Repay, RepayState, checkpoint_of
+from penstock.spark.repay_sources import Remains
 from penstock.store import MemoryStore
 
 
@@ -45,16 +54,19 @@ class Owing:
         self.left, self.may_end, self.error = batches, may_end, error
         self.asked = 0
 
-    def run(self, _: object, *, most: int) -> int:
-        """Repay no more than so many."""
+    def debt(self) -> tuple[list[OwedBatch], list[OwedBatch]]:
+        """What is left, all of which can be repaid."""
         self.asked += 1
         if self.error is not None:
             raise self.error
+        return [OwedBatch(number, 0.0, RepayState.OWED, 0.5) for number in range(self.left)], []
+
+    def run_batch(self, batch_id: int, _: object) -> None:
+        """Repay one."""
+        assert batch_id == 0
         if self.may_end is not None:
             self.may_end.wait(10.0)
-        done = min(self.left, most)
-        self.left -= done
-        return done
+        self.left -= 1
 
 
 class Clock:
@@ -68,9 +80,12 @@ class Clock:
         return self.now_s
 
 
-def repayer(clock: Clock | None = None) -> IdleRepayer:
-    context = SimpleNamespace(setLocalProperty=lambda *_: None)
-    return IdleRepayer(cast("Any", SimpleNamespace(sparkContext=context)), clock=clock or Clock())
+def repayer(
+    clock: Clock | None = None, told: list[Decision] | None = None, properties: list[tuple[str, str]] | None = None
+) -> IdleRepayer:
+    pools, words = [] if properties is None else properties, [] if told is None else told
+    context = SimpleNamespace(setLocalProperty=lambda *found: pools.append(found))
+    return IdleRepayer(cast("Any", SimpleNamespace(sparkContext=context)), words.extend, clock=clock or Clock())
 
 
 def take_on(work: IdleRepayer, name: str, owing: Owing) -> None:
@@ -214,3 +229,128 @@ def test_a_batch_whose_report_has_not_come_is_waited_for(tmp_path: Path) -> None
     with pytest.raises(RepayError, match="no guard on record") as refusal:
         Repay(cast("Any", None), str(tmp_path)).run(lambda *_: None)
     assert cannot_get_better(refusal.value)
+
+
+class Retention:
+    """A source that has lost all or half of what some batches read, 100 rows each."""
+
+    def __init__(self, lost: dict[int, int]) -> None:
+        self.lost = lost
+
+    def remains(self, found: SourceRange) -> Remains:
+        """What is there of a batch, which starts at a hundred times its number."""
+        gone = self.lost.get(found.start["row"] // 100, 0)
+        return Remains(100 - gone, gone, "rows")
+
+
+def test_a_lost_batch_does_not_keep_the_others_from_being_repaid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What retention has taken is told of once and put on record; all else is repaid, and asked for it is refused."""
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "5").touch()
+    record = CheckpointRecord(open_folder(str(tmp_path / "penstock")))
+    for number in range(6):
+        ranges = (SourceRange({"row": 100 * number}, {"row": 100 * number + 100}),)
+        record.put(BatchRecord(Directive(number, 0.25), 10.0 + number, ranges if number != 4 else ()))
+    source, done, told = Retention({0: 100, 1: 40}), list[int](), list[Decision]()
+    monkeypatch.setattr(Repay, "_source", lambda *_: source)
+    monkeypatch.setattr(Repay, "frame_of", lambda *_: SimpleNamespace(coalesce=lambda _: "rows"))
+
+    def opened() -> Repay:
+        return Repay(cast("Any", None), str(tmp_path))
+
+    work = repayer(told=told)
+    work.take_on(QueryName("clicks"), opened, lambda _, number: done.append(number))
+    for _ in range(5):
+        work.look()
+        finish(work)
+        if done == [2]:
+            source.lost[3] = 100
+    assert done == [2, 5], "the third is lost as well before it could be repaid"
+    lost, unclear, second, late, fifth = told
+    for decision in told:
+        assert isinstance(decision, Repayment)
+    assert (lost.target, lost.value, lost.unit) == ("2 batches, 0 to 1", 140.0, "rows")
+    assert "the source has lost 140 of the 200 rows of it" in lost.reason
+    assert (unclear.target, unclear.reason) == ("batch 4", "what was kept is not known")
+    assert (second.target, second.value) == ("batch 2", 100.0)
+    assert "told to keep 0.25 of its rows" in second.reason
+    assert (late.target, fifth.target) == ("batch 3", "batch 5")
+    assert [each.is_repaid for each in told if isinstance(each, Repayment)] == [False, False, True, False, True]
+    lines = [line.getMessage() for line in caplog.records]
+    assert [line.split(" cannot be repaid: ")[0] for line in lines] == [
+        f"what query clicks dropped in {which}" for which in ("2 batches, 0 to 1", "batch 4", "batch 3")
+    ]
+    assert record.marks() == {2: RepaidState.DONE, 5: RepaidState.DONE}
+    with pytest.raises(RepayError, match="4 of 6 batches cannot be repaid in full, the first is batch 0"):
+        opened().run(lambda *_: None)
+
+
+def test_what_was_done_is_done_though_it_cannot_be_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    """A store that fails is no failure of the repayment: the next batch is repaid at once."""
+
+    def refuse(_: object) -> None:
+        raise StoreError("another program holds it")
+
+    context = SimpleNamespace(setLocalProperty=lambda *_: None)
+    work, owing = IdleRepayer(cast("Any", SimpleNamespace(sparkContext=context)), refuse, clock=Clock()), Owing(2)
+    take_on(work, "clicks", owing)
+    for _ in range(2):
+        work.look()
+        finish(work)
+    assert owing.left == 0
+    assert [line.getMessage() for line in caplog.records] == 2 * [
+        "what became of the rows that query clicks dropped could not be recorded"
+    ]
+
+
+def test_a_declared_query_without_a_function_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It is said with the remedy and put on record; a function that is given right after the start prevents it."""
+    told: list[Decision] = []
+    work, names = repayer(told=told), [QueryName("clicks"), QueryName("views")]
+    work.miss(names)
+    take_on(work, "views", Owing(0))
+    assert not told
+    for _ in range(3):
+        work.miss(names)
+    (word,) = told
+    assert isinstance(word, ActuatorOff)
+    assert word.query == "clicks"
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line == word.reason
+    assert "declared with repay = 'when idle'" in line
+    assert "pen.on_repay('clicks', function)" in line
+
+
+@pytest.mark.parametrize(("mode", "looks"), [(Mode.ACT, 1), (Mode.OBSERVE, 0)])
+def test_a_cycle_looks_for_what_is_owed_unless_it_only_observes(mode: Mode, looks: int) -> None:
+    """With room it looks once, where decisions are applied; of queries to be repaid it asks for those that started."""
+    looked: list[bool] = []
+    missed: list[str] = []
+    declared = {"clicks": REPAY_WHEN_IDLE, "later": REPAY_WHEN_IDLE, "views": REPAY_NEVER}
+    queries = {QueryName(name): QueryDeclaration(repay=repay) for name, repay in declared.items()}
+    logic = SimpleNamespace(application=Application(queries), governed=(), query=None, scaling=None)
+    pen = SimpleNamespace(
+        mode=mode,
+        loop=SimpleNamespace(logic=logic),
+        events=SimpleNamespace(look=lambda: None, started_names={"clicks", "views"}),
+        settings=Settings(),
+        _idle_repay=SimpleNamespace(look=lambda: looked.append(True), miss=missed.extend),
+        _learned=SimpleNamespace(write_when_due=lambda *_: None),
+        _deleted_s=math.inf,
+        _file=None,
+    )
+    assert Penstock._look_around(cast("Any", pen)) == ()
+    assert (len(looked), missed) == (looks, ["clicks"])
+
+
+def test_what_is_repaid_waits_for_batches() -> None:
+    """Its jobs are in a own pool, behind those of governed queries: of equal ones the first by name goes first."""
+    properties: list[tuple[str, str]] = []
+    work = repayer(properties=properties)
+    take_on(work, "clicks", Owing(1))
+    work.look()
+    finish(work)
+    assert properties == [(internals.POOL_PROPERTY, POOL)]
+    assert all(pool_of(priority) < POOL for priority in range(MIN_PRIORITY, MAX_PRIORITY + 1))

@@ -147,8 +147,9 @@ class KeepController:
             return
         newest_s = guard.newest_arrival_s
         delay_s = arrival_delay_s(planned_s=signal.started_s, newest_arrival_s=newest_s, behind_s=behind_s)
-        all_late = guard.late_rows >= guard.offered_rows and not signal.lag_rows
-        self._state = evolve(self._state, delays_s=remember_delay(self._state.delays_s, delay_s, all_late=all_late))
+        all_late = guard.late_rows >= guard.offered_rows
+        delays_s = remember_delay(self._state.delays_s, delay_s, behind_s=behind_s, all_late=all_late)
+        self._state = evolve(self._state, delays_s=delays_s)
 
     def correct(self, batch_id: int, used_ratio: float, reason: str, *, everything: bool = False) -> KeepRatio:
         """Put on record what a batch really kept to, where that is not what it was told: it must do so again."""

@@ -21,20 +21,25 @@ def arrival_delay_s(*, planned_s: float, newest_arrival_s: float, behind_s: floa
     return planned_s - newest_arrival_s - behind_s
 
 
-def remember_delay(known_s: tuple[float, ...], delay_s: float, *, all_late: bool) -> tuple[float, ...]:
+def remember_delay(known_s: tuple[float, ...], delay_s: float, *, behind_s: float, all_late: bool) -> tuple[float, ...]:
     """Delays of the last batches with one more.
 
-    Where all rows of a batch were late although none waited behind it, the clock was set back: what was known before
-    would call every row late, for as long as it is remembered.
+    Where all rows of a batch were late, and neither what is known nor what waited behind the batch says why, the clock
+    was set back: what was known before would call every row late, for as long as it is remembered. What waited says
+    why up to twice the time that it is reckoned at, as that rests on the rate at which rows arrive. A clock that is
+    believed too late costs one batch: the next delay that is smaller holds at once.
 
     Examples
     --------
-    >>> remember_delay((3.0, 3.5), 3.2, all_late=False)
+    >>> remember_delay((3.0, 3.5), 3.2, behind_s=0.0, all_late=False)
     (3.0, 3.5, 3.2)
-    >>> remember_delay((3.0, 3.5), 60.0, all_late=True)
+    >>> remember_delay((3.0, 3.5), 60.0, behind_s=20.0, all_late=True)
     (60.0,)
+    >>> remember_delay((3.0, 3.5), 20.0, behind_s=20.0, all_late=True)
+    (3.0, 3.5, 20.0)
     """
-    return (delay_s,) if all_late else (*known_s, delay_s)[-REMEMBERED_DELAYS:]
+    is_set_back = all_late and delay_s - min(known_s, default=0.0) > behind_s
+    return (delay_s,) if is_set_back else (*known_s, delay_s)[-REMEMBERED_DELAYS:]
 
 
 def late_before_s(planned_s: float, late_after_s: float, delays_s: tuple[float, ...]) -> float:

@@ -43,6 +43,7 @@ class ActionKind(StrEnum):
     UNMANAGED = "unmanaged"
     PLAN_FINDING = "plan_finding"
     ACTUATOR_OFF = "actuator_off"
+    REPAY = "repay"
     FAULT = "fault"
 
 

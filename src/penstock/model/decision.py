@@ -326,8 +326,48 @@ class PlanFinding(Decision):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repayment(Decision):
+    """What became of batches that are repaid when there is room: what they dropped was processed, or cannot be.
+
+    Parameters
+    ----------
+    first_batch_id, last_batch_id, batches
+        Which batches, and how many: those in between that dropped nothing, or are told of elsewhere, do not count.
+    is_repaid
+        Whether they are repaid. Otherwise they never will be, but for what ``partial`` may still find of them.
+    parts, parts_unit
+        What they had read, dropped or kept, that was read again or is lost: rows, offsets or files; None if unknown.
+    """
+
+    kind: ClassVar[ActionKind] = ActionKind.REPAY
+    first_batch_id: int
+    last_batch_id: int
+    batches: int = 1
+    is_repaid: bool
+    parts: int | None = None
+    parts_unit: str = ""
+
+    @property
+    def target(self) -> str:
+        """The batches."""
+        if self.first_batch_id == self.last_batch_id:
+            return f"batch {self.first_batch_id}"
+        return f"{self.batches} batches, {self.first_batch_id} to {self.last_batch_id}"
+
+    @property
+    def value(self) -> float | None:
+        """What was read again, or is lost."""
+        return None if self.parts is None else float(self.parts)
+
+    @property
+    def unit(self) -> str:
+        """Rows, offsets or files."""
+        return self.parts_unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActuatorOff(Decision):
-    """Something that this Spark does not offer."""
+    """Something that this Spark does not offer, or that is off for a reason that somebody can mend."""
 
     kind: ClassVar[ActionKind] = ActionKind.ACTUATOR_OFF
 
@@ -341,7 +381,7 @@ class Fault(Decision):
 
 DECISIONS: tuple[type[Decision], ...] = (
     ReadLimit, KeepRatio, Executors, ExecutorsDone, Resize, ResizeDone, GraphPlan, Govern, Release, Infeasible, Hold,
-    Unmanaged, PlanFinding, ActuatorOff, Fault, *FLEET_DECISIONS,
+    Unmanaged, PlanFinding, Repayment, ActuatorOff, Fault, *FLEET_DECISIONS,
 )  # fmt: skip
 _BY_KIND = {kind.kind: kind for kind in DECISIONS}
 _COMMON = frozenset(each.name for each in fields(Decision))

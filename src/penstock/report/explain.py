@@ -159,6 +159,16 @@ class _Teller:
         return "; ".join(filter(None, (told, *others)))
 
     def keep(self, standing: Standing) -> str:
+        told = filter(None, (self._kept(standing), self._repaid(standing.repaid)))
+        return "; ".join(told)
+
+    def _repaid(self, entry: RecordedAction | None) -> str:
+        if entry is None:
+            return ""
+        became = "was repaid" if entry.action.details.get("is_repaid") else "cannot be repaid"
+        return f"what {entry.action.target} dropped {became} as of {self._at(entry)}: {entry.action.reason}"
+
+    def _kept(self, standing: Standing) -> str:
         entry = standing.keep
         if entry is None or entry.action.value is None:
             return ""

@@ -43,7 +43,9 @@ class Standing:
     infeasible
         The newest report that the goal cannot be met, unless a hold or another goal came after it.
     fault
-        The newest record, where it is a fault.
+        The newest record, where it is a fault; what is repaid meanwhile aside.
+    repaid
+        What became last of what it had dropped.
     """
 
     query: QueryName
@@ -54,6 +56,7 @@ class Standing:
     keep_since_s: float | None
     infeasible: RecordedAction | None
     fault: RecordedAction | None
+    repaid: RecordedAction | None = None
 
     @property
     def is_governed(self) -> bool:
@@ -86,7 +89,7 @@ class Standing:
     @property
     def entries(self) -> tuple[RecordedAction, ...]:
         """Every record that the query stands on."""
-        single = (self.keep, self.infeasible, self.fault)
+        single = (self.keep, self.repaid, self.infeasible, self.fault)
         first = () if self.governed is None else (self.governed,)
         return (*first, *self.limits, *self.unmanaged, *(entry for entry in single if entry is not None))
 
@@ -111,10 +114,10 @@ class ExecutorsStanding:
 def read_standing(store: Store, query: QueryName) -> Standing:
     """Read what is in force about one query; after a release nothing is."""
     governed = _newest(store, query, *_GOVERNED)
-    fault = _standing_fault(store, query)
+    fault, repaid = _standing_fault(store, query), _newest(store, query, ActionKind.REPAY)
     if governed is not None and governed.action.kind is ActionKind.RELEASE:
         unmanaged = _newest_of_each(store, query, ActionKind.UNMANAGED, governed.action_id)
-        return Standing(query, governed, (), unmanaged, None, None, None, fault)
+        return Standing(query, governed, (), unmanaged, None, None, None, fault, repaid)
     # A governed start sets its first limit before the query runs, so limits count from the last release on.
     released = _newest(store, query, ActionKind.RELEASE)
     after_id = 0 if released is None else released.action_id
@@ -130,6 +133,7 @@ def read_standing(store: Store, query: QueryName) -> Standing:
         keep_since_s=same[-1].time_s if same else None,
         infeasible=_standing_infeasible(store, query, after_id),
         fault=fault,
+        repaid=repaid,
     )
 
 
@@ -196,6 +200,9 @@ def _standing_infeasible(store: Store, query: QueryName, after_id: int) -> Recor
 
 def _standing_fault(store: Store, query: QueryName) -> RecordedAction | None:
     newest = _newest(store, query)
+    if newest is not None and newest.action.kind is ActionKind.REPAY:
+        # It goes on whether or not the query is well.
+        newest = _newest(store, query, *(kind for kind in ActionKind if kind is not ActionKind.REPAY))
     return newest if newest is not None and newest.action.kind is ActionKind.FAULT else None
 
 

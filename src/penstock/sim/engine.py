@@ -249,7 +249,7 @@ class SimulatedEngine:
         """What a batch keeps, and when its tasks are done."""
         query = run.query
         first = run.taken_rows
-        cut, late_part, on_time_part = kept_parts(run, rows, answer)
+        cut, late_part, on_time_part = kept_parts(run, rows, answer, now_s)
         kept = round((cut - first) * late_part + (first + rows - cut) * on_time_part)
         cost_s = run.cost_s(now_s)
         noise = run.noise_factor()

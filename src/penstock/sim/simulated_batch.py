@@ -34,14 +34,14 @@ class RunningBatch:
     answer: KeepRatio | None
 
 
-def kept_parts(run: QueryRun, rows: int, answer: KeepRatio | None) -> tuple[float, float, float]:
+def kept_parts(run: QueryRun, rows: int, answer: KeepRatio | None, now_s: float) -> tuple[float, float, float]:
     """Where late rows of the next batch end, what is kept of them, and what is kept of the others."""
     first, end = run.taken_rows, run.taken_rows + rows
     if answer is None or answer.everything:
         return first, 1.0, 1.0
     cut = first
     if answer.late_before_s is not None and run.query.tells_arrival:
-        cut = min(end, max(first, run.source.total(answer.late_before_s)))
+        cut = min(end, max(first, run.source.total(answer.late_before_s + run.clock_behind_s(now_s))))
     late_part = max(answer.keep_floor, LATE_PART * min(1.0, answer.keep_ratio))
     return cut, late_part, min(1.0, answer.keep_ratio * run.query.utility_gain)
 
@@ -49,11 +49,14 @@ def kept_parts(run: QueryRun, rows: int, answer: KeepRatio | None) -> tuple[floa
 def guard_signal(run: QueryRun, batch: RunningBatch) -> GuardSignal:
     """What the guard of a batch reports."""
     late_rows = round(batch.cut_row - batch.first_row)
+    tells_newest = run.query.tells_arrival and run.query.clock_behind_s is not None and batch.rows > 0
+    clock_s = run.clock_behind_s(batch.planned_s)
     return GuardSignal(
         batch.rows,
         batch.kept_rows,
         1.0 if batch.answer is None else batch.answer.keep_ratio,
-        run.source.time_of(batch.first_row) if run.query.tells_arrival else None,
+        run.source.time_of(batch.first_row) - clock_s if run.query.tells_arrival else None,
+        run.source.time_of(batch.first_row + batch.rows) - clock_s if tells_newest else None,
         late_rows=late_rows,
         on_time_ratio=batch.on_time_part if late_rows < batch.rows else None,
         answered=batch.answer is not None,

@@ -57,6 +57,9 @@ class SimulatedQuery:
         Whether its batches ask what to keep.
     tells_arrival
         Whether its rows tell when they arrived.
+    clock_behind_s
+        How far the clock that rows tell their arrival by is behind at a time; None for rows that tell only that of the
+        oldest, so that nothing is learned of it.
     utility_gain
         What the guard keeps of what it is asked to keep: one that goes by the utility of rows does not hit the ratio.
     writes
@@ -80,6 +83,7 @@ class SimulatedQuery:
     trigger_interval_s: float = 0.0
     has_guard: bool = False
     tells_arrival: bool = True
+    clock_behind_s: Callable[[float], float] | None = None
     utility_gain: float = 1.0
     writes: tuple[str, ...] = ()
     rows_out_per_row: float = 1.0
@@ -162,6 +166,11 @@ class QueryRun:
         """Core seconds for a row of a batch that is planned now."""
         cost = self.query.cost_per_row_s
         return cost(now_s) if callable(cost) else cost
+
+    def clock_behind_s(self, now_s: float) -> float:
+        """How far the clock of arrival times is behind."""
+        behind = self.query.clock_behind_s
+        return 0.0 if behind is None else behind(now_s)
 
     @property
     def kept_ratio(self) -> float:

@@ -173,7 +173,6 @@ class Penstock:
             # What cannot be applied must not be decided, or the log would tell of sizes that never come.
             application = replace(application, executors=None)
         executors = None if application.executors is None else ExecutorPlant(spark)
-        self._idle_repay = IdleRepayer(spark)
         self.plant = SparkPlant(spark, self.missing, executors=executors, more_events=self._look_around)
         self.plant.repay_days = settings.repay.keep_days
         self.plant.sizing = self._sizing_plant()
@@ -190,6 +189,7 @@ class Penstock:
         self.loop = Loop(
             logic, self.plant, store, mode=self.mode, clock=time.time, patience_s=settings.store.patience_s
         )
+        self._idle_repay = IdleRepayer(spark, self.loop.record)
         if declaration is not None:
             self._file = DeclaredFile(
                 declaration, is_watched=watch, now_s=time.time(), record=self.loop.record, take=self._take_goal
@@ -483,7 +483,11 @@ class Penstock:
         self.events.look()
         logic = self.loop.logic
         governed = [query for query in map(logic.query, logic.governed) if query is not None]
-        if has_room(governed, self.settings.repay.idle_below):
+        declared = logic.application.queries.items()
+        self._idle_repay.miss(
+            name for name, each in declared if each.repay == REPAY_WHEN_IDLE and name in self.events.started_names
+        )
+        if self.mode is Mode.ACT and has_room(governed, self.settings.repay.idle_below):
             self._idle_repay.look()
         self._learned.write_when_due(self.loop.logic.scaling, now_s)
         if now_s - self._deleted_s > _DELETE_EVERY_S:

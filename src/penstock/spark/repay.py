@@ -170,6 +170,20 @@ class Repay:
         is_late_enough = self._since_s is None or batch.planned_s >= self._since_s
         return is_late_enough and (self._until_s is None or batch.planned_s < self._until_s)
 
+    def debt(self) -> tuple[list[OwedBatch], list[OwedBatch]]:
+        """Batches that can be repaid, and those that cannot be in full, oldest first.
+
+        With ``partial`` a batch of which the source has lost rows is among the former, and no other is told of.
+        """
+        return self._sorted(self.batches())
+
+    def _sorted(self, found: list[OwedBatch]) -> tuple[list[OwedBatch], list[OwedBatch]]:
+        wanted = {RepayState.OWED, RepayState.BEGUN}
+        if self._partial:
+            return [each for each in found if each.state in {*wanted, RepayState.GONE}], []
+        lost = [each for each in found if each.state in {RepayState.GONE, RepayState.UNCLEAR}]
+        return [each for each in found if each.state in wanted], lost
+
     # Repaying
 
     def __iter__(self) -> Iterator[RepayBatch]:
@@ -186,14 +200,17 @@ class Repay:
 
         Gives the number of batches repaid; no more than ``most``.
         """
-        done = 0
-        for batch_id in self._payable()[:most]:
-            frame = self.frame_of(batch_id)
-            self.record.mark(batch_id, RepaidState.BEGUN)
-            function(frame, batch_id)
-            self.record.mark(batch_id, RepaidState.DONE)
-            done += 1
-        return done
+        wanted = self._payable()[:most]
+        for batch_id in wanted:
+            self.run_batch(batch_id, function)
+        return len(wanted)
+
+    def run_batch(self, batch_id: int, function: Callable[[DataFrame, int], Any]) -> None:
+        """Call a function with the dropped rows of one batch, whatever becomes of the others."""
+        frame = self.frame_of(batch_id)
+        self.record.mark(batch_id, RepaidState.BEGUN)
+        function(frame, batch_id)
+        self.record.mark(batch_id, RepaidState.DONE)
 
     def frame(self) -> DataFrame:
         """The dropped rows of all batches that are owed, in one frame; nothing is marked."""
@@ -221,8 +238,8 @@ class Repay:
 
     def _payable(self) -> list[int]:
         found = self.batches()
-        lost = [each for each in found if each.state in (RepayState.GONE, RepayState.UNCLEAR)]
-        if lost and not self._partial:
+        payable, lost = self._sorted(found)
+        if lost:
             first = lost[0]
             why = (
                 "the source has not kept all its rows" if first.state is RepayState.GONE else "what it kept is unclear"
@@ -233,8 +250,7 @@ class Repay:
                 # Of a batch that was not answered it is known as soon as its report has come.
                 may_pass=all(each.state is RepayState.UNCLEAR for each in lost),
             )
-        wanted = {RepayState.OWED, RepayState.BEGUN, RepayState.GONE}
-        return [each.batch_id for each in found if each.state in wanted]
+        return [each.batch_id for each in payable]
 
     # By which columns
 

@@ -2,7 +2,7 @@
 import { get } from "/static/api.js";
 import { clock, h, short } from "/static/dom.js";
 
-const KINDS = ["govern", "release", "read_limit", "keep_ratio", "executors", "executors_done", "resize", "resize_done", "graph_plan", "place", "move", "move_done", "stream_keep", "accuracy_bounds", "hold", "infeasible", "unmanaged", "plan_finding", "actuator_off", "fault"];
+const KINDS = ["govern", "release", "read_limit", "keep_ratio", "executors", "executors_done", "resize", "resize_done", "graph_plan", "place", "move", "move_done", "stream_keep", "accuracy_bounds", "hold", "infeasible", "unmanaged", "plan_finding", "actuator_off", "repay", "fault"];
 const REFRESH_MS = 3000;
 
 /** A metric in words, and its unit. */
