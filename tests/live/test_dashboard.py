@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from live.helpers import costly, load_rows, wait_until
+from patience import wait_for
 from penstock import Goal
 from penstock.bench.serve_load import begin, grow, query_names, write_history
 from penstock.model import ActionKind, QueryName
@@ -20,7 +21,6 @@ from penstock.process.ports import free_port
 from penstock.serve.engine import ServedEngine
 from penstock.serve.service import Service, open_engines
 from penstock.store import MemoryStore, SqliteStore
-from serve_helpers import wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

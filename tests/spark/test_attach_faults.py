@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from patience import PATIENCE_S
 from penstock import Application, Goal, Penstock, attach
 from penstock.control.events import QueryStarted
 from penstock.errors import AlreadyAttachedError, StoreError
@@ -247,14 +248,14 @@ def test_a_query_that_is_adopted_twice_begins_once(pen: Penstock) -> None:
     both = threading.Barrier(2)
 
     def adopt() -> None:
-        both.wait(10.0)
+        both.wait(PATIENCE_S)
         pen.adopt("clicks", Goal(latency=5))
 
     threads = [threading.Thread(target=adopt) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30.0)
+        thread.join(PATIENCE_S)
     causes = [record.action.cause for record in pen.store.actions(kinds=[ActionKind.GOVERN])]
     assert causes.count("adopt") == 1
     assert pen.loop.logic.governed == ("clicks",)
@@ -362,10 +363,10 @@ def test_a_query_that_begins_while_the_hold_ends_is_not_governed(
     event = SimpleNamespace(id=query.id, name="clicks")
     starting = threading.Thread(target=pen.events.on_started, args=(event,))
     starting.start()
-    assert recorded.wait(10.0)
+    assert recorded.wait(PATIENCE_S)
     pen.detach()
     detached.set()
-    starting.join(30.0)
+    starting.join(PATIENCE_S)
     assert restored == [False]
     assert not watched.is_governed
     assert pen.loop.logic.governed == ()
@@ -391,19 +392,19 @@ def test_a_start_is_not_held_up_by_an_adopt_that_waits(
 
     def until_planned(*_: object) -> None:
         waiting.set()
-        planned.wait(30.0)
+        planned.wait(PATIENCE_S)
 
     monkeypatch.setattr(pen.watched("clicks"), "_await_plan", until_planned)
     adopting = threading.Thread(target=pen.adopt, args=("clicks", Goal(latency=5)))
     adopting.start()
-    assert waiting.wait(10.0)
+    assert waiting.wait(PATIENCE_S)
     other = FakeQuery("other")
     cast("Any", pen._spark).streams.get = lambda _: other
     pen.expect("other", Goal(latency=5))
     pen.events.on_started(cast("Any", SimpleNamespace(id=other.id, name="other")))
     assert pen.loop.logic.governed == ("other",)
     planned.set()
-    adopting.join(30.0)
+    adopting.join(PATIENCE_S)
     assert set(pen.loop.logic.governed) == {"clicks", "other"}
 
 
