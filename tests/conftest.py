@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from penstock.cli import main
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 sys.path.insert(0, str(Path(__file__).parent))
-# An example that takes longer than 200 ms fails by default: on a busy machine any of them may.
-settings.register_profile("penstock", deadline=None)
+# An example that takes longer than 200 ms fails by default, and so do examples that take long to draw: on a busy
+# machine any of them may.
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("penstock")
 
 

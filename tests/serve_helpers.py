@@ -1,28 +1,18 @@
-"""A running service, whoever governs behind it, and patience."""
+"""A running service, and whoever governs behind it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import httpx
 
+from patience import PATIENCE_S
 from penstock.bench.serve_load import begin, query_names
 from penstock.model import Goal, Mode, QueryName
 from penstock.model.decision import Govern, to_action
 from penstock.serve.service import Service
 from penstock.store import MemoryStore, SqliteStore
-
-
-def wait_for(condition: Callable[[], bool], within_s: float = 20.0) -> bool:
-    """Ask again and again until it holds, or time is up."""
-    deadline_s = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def store_with_queries() -> MemoryStore:
@@ -60,7 +50,7 @@ class Served:
 
     def __init__(self, service: Service, store: Any, controls: SomeControls | None) -> None:
         self.service, self.store, self.controls = service, store, controls
-        self.client = httpx.Client(base_url=service.url, timeout=30.0)
+        self.client = httpx.Client(base_url=service.url, timeout=PATIENCE_S)
         self.owner = httpx.Client(
-            base_url=service.url, headers={"authorization": f"Bearer {service.token}"}, timeout=30.0
+            base_url=service.url, headers={"authorization": f"Bearer {service.token}"}, timeout=PATIENCE_S
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import PATIENCE_S
 from penstock.apps.report import write_report
 from penstock.control.allocation import allocate
 from penstock.control.utility import Utility, UtilityKind
@@ -135,7 +136,9 @@ def test_versions_of_spark_that_were_not_tried_are_refused_in_one_sentence(versi
     (package / "__init__.py").write_text("raise AttributeError('nothing of this is there')\n", encoding="utf-8")
     (package / "version.py").write_text(f'__version__: str = "{version}"\n', encoding="utf-8")
     program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import penstock; penstock.attach"
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     last = ended.stderr.strip().splitlines()[-1]
     assert last.startswith(f"penstock.errors.UnsupportedSparkError: PySpark {version} is not supported")
     assert last.endswith("pip install 'pyspark>=4.2,<4.3'")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from patience import PATIENCE_S
 from penstock.control.application import ApplicationLogic
 from penstock.control.events import BatchFinished, BatchPlanned, Event, QueryEnded, QueryStarted
 from penstock.errors import StoreError, UnstorableError
@@ -377,7 +378,7 @@ def test_a_slow_query_holds_up_nobody() -> None:
     with loop.lock_of(QueryName("slow")):
         other = threading.Thread(target=handle_other)
         other.start()
-        assert done.wait(10.0)
+        assert done.wait(PATIENCE_S)
     other.join()
     assert plant.limits[NAME, 0] == 1_000
 

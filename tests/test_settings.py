@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from penstock.cli.settings import settings_page
 from penstock.errors import InvalidSettingError
 from penstock.settings import Settings, allowed_values, environment_variable, load_settings
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reference" / "settings.md"
+FILE_ENDINGS = {"db", "toml", "py", "log"}
 OPTIONS = {key: option for key, option, _ in Settings().options()}
 NUMBERS = [key for key, option in OPTIONS.items() if type(option.default) in (int, float)]
 
@@ -28,6 +31,21 @@ def test_option_is_explained(key: str) -> None:
         assert facts["unit"]
         assert facts["low"] <= default <= facts["high"]
         assert facts["low"] < facts["high"]
+
+
+def test_guides_name_only_settings_that_there_are() -> None:
+    """A reader who sets one that is gone is refused: the pages go with the settings."""
+    known = {key for key, _, _ in Settings().options()}
+    sections = {key.partition(".")[0] for key in known}
+    guides = sorted((ROOT / "docs" / "guide").glob("*.md"))
+    assert guides
+    unknown = []
+    for page in guides:
+        for quoted in re.findall(r"[`\"']([a-z_]+\.[a-z_]+)\b(?!\()", page.read_text(encoding="utf-8")):
+            section, _, name = quoted.partition(".")
+            if section in sections and name not in FILE_ENDINGS and quoted not in known:
+                unknown.append(f"{page.name}: {quoted}")
+    assert unknown == []
 
 
 def test_reference_page_is_current() -> None:

@@ -12,7 +12,7 @@
     ├── InvalidGuardError         a guard or operator on columns that are not there or do not serve
     ├── UnknownQueryError         no streaming query goes by that name
     ├── UnsupportedSessionError   a session that cannot be governed, such as Spark Connect
-    ├── UnsupportedSparkError     a version of PySpark that Penstock was not tried on
+    ├── UnsupportedSparkError     a version of Spark that Penstock was not tried on
     ├── AlreadyAttachedError      a session that is attached to already
     ├── RepayError                dropped rows that cannot be had again as they were
     ├── StoreError                the action log cannot be opened, written or understood
@@ -115,7 +115,7 @@ class UnsupportedSessionError(PenstockError, TypeError):
 
 
 class UnsupportedSparkError(PenstockError, ImportError):
-    """The installed PySpark is of a version that Penstock was not tried on."""
+    """PySpark, or the Spark in its JVM, is of a version that Penstock was not tried on."""
 
 
 class AlreadyAttachedError(PenstockError, RuntimeError):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from patience import wait_for
 
 _PARENT = """
 import multiprocessing, time
@@ -27,8 +28,7 @@ def test_a_benchmark_that_is_killed_leaves_no_neighbour_behind(tmp_path: Path) -
         assert parent.stdout is not None
         neighbour = int(parent.stdout.readline())
         parent.send_signal(signal.SIGKILL)
-    while _is_alive(neighbour):
-        time.sleep(0.05)
+    assert wait_for(lambda: not _is_alive(neighbour))
 
 
 def _is_alive(pid: int) -> bool:

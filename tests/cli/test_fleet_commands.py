@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from fleet.fakes import FakeEngine, declared
+from patience import PATIENCE_S
 from penstock.fleet import processes
 from penstock.fleet.by_hand import ByHand
 from penstock.fleet.control import CONTROL_FILE, TOKEN_FILE, FleetControl, control_app
@@ -39,7 +40,7 @@ class Served:
         self.is_ended = False
         access = Access(token=token_at(directory / TOKEN_FILE), reads_need_token=True)
         self.server = HttpServer(GuardedApp(control_app(self.control, self.end), access))
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + PATIENCE_S
         while self.control.fleet.standing[CLICKS].engine is None:
             assert time.monotonic() < deadline_s
             self.control.loop.cycle()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from fleet.fakes import FakeAgent
+from patience import PATIENCE_S
 from penstock.engine.agent import agent_app
 from penstock.engine.lease import Lease
 from penstock.errors import AgentError, AgentUnreachableError, CheckpointOwnerError
@@ -95,7 +96,7 @@ def test_goals_and_bounds_reach_the_host(served: Served) -> None:
 def test_nothing_is_answered_without_the_token(served: Served, method: str, path: str, token: str) -> None:
     """Whoever has no token, or a wrong one, gets neither a report nor anything done."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    answer = httpx.request(method, f"{served.server.url}{path}", headers=headers, trust_env=False)
+    answer = httpx.request(method, f"{served.server.url}{path}", headers=headers, trust_env=False, timeout=PATIENCE_S)
     assert answer.status_code == 401
     assert "token" in answer.json()["error"]
     assert served.host.calls == []
@@ -115,6 +116,11 @@ def test_errors_of_the_host_come_in_its_words(served: Served) -> None:
     assert caught.value.kind == "CheckpointOwnerError"
 
 
+def put(url: str, **what: Any) -> httpx.Response:
+    """Ask the agent itself, with as much time as it takes."""
+    return httpx.put(url, **what, trust_env=False, timeout=PATIENCE_S)
+
+
 @pytest.mark.parametrize(
     "change", [{"number": "seven"}, {"priority": None}, {"options": 3}, {"minimum_accuracy": "high"}]
 )
@@ -122,7 +128,7 @@ def test_requests_that_mean_nothing_are_refused(served: Served, change: dict[str
     """A field of the wrong kind is named, and nothing is started."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     body = {**RUN.to_dict(), **change}
-    answer = httpx.put(f"{served.server.url}/v1/queries/clicks", json=body, headers=headers, trust_env=False)
+    answer = put(f"{served.server.url}/v1/queries/clicks", json=body, headers=headers)
     assert answer.status_code == 422
     assert next(iter(change)) in answer.json()["error"]
     assert served.host.calls == []
@@ -131,16 +137,14 @@ def test_requests_that_mean_nothing_are_refused(served: Served, change: dict[str
 def test_address_and_request_name_the_same_query(served: Served) -> None:
     """A request for another query than its address is refused."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    answer = httpx.put(f"{served.server.url}/v1/queries/views", json=RUN.to_dict(), headers=headers, trust_env=False)
+    answer = put(f"{served.server.url}/v1/queries/views", json=RUN.to_dict(), headers=headers)
     assert "names query 'views' and the request 'clicks'" in answer.json()["error"]
 
 
 def test_a_pickle_is_no_request(served: Served) -> None:
     """What is not JSON is refused."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/octet-stream"}
-    answer = httpx.put(
-        f"{served.server.url}/v1/queries/clicks", content=b"\x80\x04N.", headers=headers, trust_env=False
-    )
+    answer = put(f"{served.server.url}/v1/queries/clicks", content=b"\x80\x04N.", headers=headers)
     assert answer.status_code == 422
 
 

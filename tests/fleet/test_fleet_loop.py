@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fleet.fakes import FakeEngine, declared
+from patience import PATIENCE_S
 from penstock.errors import StoreError, UnknownQueryError
 from penstock.fleet.by_hand import ByHand
 from penstock.fleet.loop import FleetLoop
@@ -52,7 +53,7 @@ class World:
 
     def until(self, condition: Callable[[], Any], what: str) -> None:
         """Cycle until something holds."""
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline_s, f"there was no {what}"
             self.loop.cycle()

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from fleet.fakes import FakeEngine, declared
+from patience import PATIENCE_S
 from penstock.fleet.by_hand import ByHand
 from penstock.fleet.control import FleetControl
 from penstock.fleet.page import FleetPage
@@ -40,7 +41,7 @@ class World:
 
     def until(self, condition: Callable[[], Any]) -> None:
         """Cycle until something holds."""
-        deadline_s = time.monotonic() + 15
+        deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline_s
             self.control.loop.cycle()
@@ -48,12 +49,13 @@ class World:
 
     def get(self, path: str) -> Any:
         """What the page is told."""
-        return httpx.get(f"{self.page.service.url}{path}").raise_for_status().json()
+        return httpx.get(f"{self.page.service.url}{path}", timeout=PATIENCE_S).raise_for_status().json()
 
     def put(self, path: str, body: dict[str, object]) -> dict[str, Any]:
         """Ask for something."""
         headers = {"authorization": f"Bearer {self.page.service.token}"}
-        return dict(httpx.put(f"{self.page.service.url}{path}", json=body, headers=headers).raise_for_status().json())
+        answer = httpx.put(f"{self.page.service.url}{path}", json=body, headers=headers, timeout=PATIENCE_S)
+        return dict(answer.raise_for_status().json())
 
     def row(self, query: str) -> dict[str, Any]:
         """What is shown of a query."""
@@ -85,7 +87,7 @@ def test_queries_are_shown_with_what_their_engines_report(world: World) -> None:
     row = world.row("clicks")
     assert (row["latency_s"], row["goal_latency_s"], row["priority"]) == (3.5, 5.0, 5)
     assert (row["keep_ratio"], row["minimum_accuracy"]) == (0.7, 0.5)
-    text = httpx.get(f"{world.page.service.url}/metrics").text
+    text = httpx.get(f"{world.page.service.url}/metrics", timeout=PATIENCE_S).text
     assert 'penstock_query_backlog_rows{engine="shop",query="clicks"} 120.0' in text
 
 

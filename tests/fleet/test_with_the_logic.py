@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from fleet.fakes import FakeEngine, declared
+from patience import PATIENCE_S
 from penstock.control.fleet.logic import FleetLogic
 from penstock.fleet.control import FleetControl, GoalChangeRequest, make_logic
 from penstock.fleet.loop import FleetLoop
@@ -40,7 +41,7 @@ class World:
 
     def until(self, condition: Callable[[], Any], what: str) -> None:
         """Cycle until something holds."""
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < deadline_s, f"there was no {what}"
             self.work()
@@ -134,7 +135,7 @@ def test_a_goal_goes_through_the_control_side(tmp_path: Path) -> None:
     logic = FleetLogic(declaration.settings.fleet)
     control = FleetControl(declaration, tmp_path / "state", logic=logic, handles=handles)
     try:
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + PATIENCE_S
         while control.fleet.standing[QueryName("low")].engine is None:
             assert time.monotonic() < deadline_s
             control.loop.cycle()

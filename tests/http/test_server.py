@@ -13,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
+from patience import PATIENCE_S
 from penstock.errors import InvalidGoalError, ServiceError, UnknownQueryError
 from penstock.http import Access, GuardedApp, HttpServer
 from penstock.http.problems import answer_with_sentences
@@ -60,12 +61,12 @@ def test_a_server_takes_a_free_port_of_loopback_and_lets_it_go() -> None:
     """It answers while it runs, nobody outside reaches it, and afterwards the port is free again."""
     with HttpServer(guarded()) as server:
         assert server.url == f"http://127.0.0.1:{server.port}"
-        assert httpx.get(f"{server.url}/number/7").json() == 7
+        assert httpx.get(f"{server.url}/number/7", timeout=PATIENCE_S).json() == 7
     assert not server.is_running
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", server.port)) != 0
     with HttpServer(guarded(), port=server.port) as again:
-        assert httpx.get(f"{again.url}/number/8").json() == 8
+        assert httpx.get(f"{again.url}/number/8", timeout=PATIENCE_S).json() == 8
 
 
 def test_a_taken_port_is_refused_at_once() -> None:
@@ -77,7 +78,7 @@ def test_a_taken_port_is_refused_at_once() -> None:
 def test_answers_that_never_end_do_not_hold_up_the_end() -> None:
     """A page that follows events is cut off when the server stops, and no thread stays."""
     server = HttpServer(guarded()).start()
-    with httpx.stream("GET", f"{server.url}/endless") as answer:
+    with httpx.stream("GET", f"{server.url}/endless", timeout=PATIENCE_S) as answer:
         lines = answer.iter_lines()
         assert next(lines) == "still here"
         server.stop()
@@ -89,7 +90,7 @@ def test_answers_that_never_end_do_not_hold_up_the_end() -> None:
 
 def test_errors_are_sentences() -> None:
     """Every error is JSON with kind and sentence, and one that nobody foresaw tells nothing of the program."""
-    with HttpServer(guarded()) as server, httpx.Client(base_url=server.url) as client:
+    with HttpServer(guarded()) as server, httpx.Client(base_url=server.url, timeout=PATIENCE_S) as client:
         answers = {
             "known": client.post("/goal", headers={"authorization": f"Bearer {TOKEN}"}),
             "unknown": client.get("/unknown"),
@@ -114,7 +115,10 @@ def test_errors_are_sentences() -> None:
 def test_every_answer_forbids_what_a_page_does_not_need() -> None:
     """Pages load nothing from elsewhere and are framed nowhere, refusals included."""
     with HttpServer(guarded()) as server:
-        for answer in (httpx.get(f"{server.url}/number/7"), httpx.post(f"{server.url}/goal")):
+        for answer in (
+            httpx.get(f"{server.url}/number/7", timeout=PATIENCE_S),
+            httpx.post(f"{server.url}/goal", timeout=PATIENCE_S),
+        ):
             assert "default-src 'self'" in answer.headers["content-security-policy"]
             assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
             assert answer.headers["x-content-type-options"] == "nosniff"

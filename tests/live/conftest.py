@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 collect_ignore = ["fleet_modules"]
 """Modules of engines, one of which is broken on purpose."""
 
+_ANSWERED_WITHIN_S = 60.0
+"""How long a batch waits for its keep ratio where a test does not say.
+
+Half a second, as in use, passes where a dozen programs want two cores: the batch would keep what it falls back on.
+"""
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
@@ -28,6 +34,7 @@ def spark() -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
     from penstock.kafka import jars  # noqa: PLC0415 - as above
+    from penstock.spark import directives  # noqa: PLC0415 - as above
     from penstock.spark.internals import end_session  # noqa: PLC0415 - as above
 
     # A JVM that a module started when it was imported has neither the connector nor the memory that are asked for here.
@@ -47,6 +54,8 @@ def spark() -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    # As for the longest wait for an answer, below: a question that stood still on its way is no stranger's.
+    directives._READ_WITHIN_S = directives._SEND_WITHIN_S = _ANSWERED_WITHIN_S
     yield session
     end_session(session)
 
@@ -74,12 +83,16 @@ def stopping(spark: SparkSession) -> Iterator[SparkSession]:
 def attach(stopping: SparkSession) -> Iterator[Callable[..., Penstock]]:
     """Attach to the session with a store in memory; queries are stopped and the hold ends with the test."""
     import penstock  # noqa: PLC0415 - Spark is imported only where a test asks for it
+    from penstock.settings import Settings  # noqa: PLC0415 - imported only where it is used
     from penstock.store import MemoryStore  # noqa: PLC0415 - imported only where it is used
 
     holds: list[Penstock] = []
 
     def hold(**arguments: Any) -> Penstock:
-        holds.append(penstock.attach(stopping, **{"store": MemoryStore(), **arguments}))
+        chosen = arguments.pop("settings", None) or {}
+        if not isinstance(chosen, Settings):
+            chosen = {"directives.timeout_s": _ANSWERED_WITHIN_S, **chosen}
+        holds.append(penstock.attach(stopping, **{"store": MemoryStore(), "settings": chosen, **arguments}))
         return holds[-1]
 
     yield hold

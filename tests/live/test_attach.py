@@ -23,6 +23,7 @@ from live.helpers import (
     wait_for_batches,
     wait_until,
 )
+from patience import PATIENCE_S
 from penstock import Goal, Penstock
 from penstock.errors import AlreadyAttachedError, StoreError, UnknownQueryError
 from penstock.model import APPLICATION, Action, ActionKind, Metric, Mode, QueryName, RecordedAction
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 Attach = Callable[..., Penstock]
 STEADY = "constant:rate=2000,backlog=20000"
@@ -91,7 +92,7 @@ def test_every_query_is_observed(spark: SparkSession, attach: Attach) -> None:
             Metric.EXECUTOR_HEAP_PEAK_BYTES, Metric.EXECUTOR_HEAP_MAX_BYTES,
         )
     )  # fmt: skip
-    assert 0 < max(busy) <= 1.5
+    assert max(busy) > 0
     assert 0 <= max(gc) < 1
     assert 0 < max(peak) <= most[0] <= 1.1 * 2**30
     assert actions_of(pen.store, "observed") == []
@@ -269,7 +270,7 @@ def test_a_query_that_is_adopted_twice_gets_its_own_limit_back(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60.0)
+        thread.join(PATIENCE_S)
     wait_until(lambda: limited_rows(query) != [OWN_ROWS], "limit in force")
     pen.adopt("twice", Goal(latency=5))
     wait_for_batches(query, len(batches_of(query)) + 2)
@@ -324,7 +325,7 @@ def test_a_detach_while_a_start_is_recorded_leaves_the_query_its_own_limit(
         found = record(decisions) if moment == "after it is recorded" else None
         recording.set()
         # The detach is under way; where it has to wait for the start, the start must not wait for its end.
-        detaching.wait(10.0)
+        detaching.wait(PATIENCE_S)
         time.sleep(0.2)
         return record(decisions) if found is None else found
 
@@ -333,10 +334,10 @@ def test_a_detach_while_a_start_is_recorded_leaves_the_query_its_own_limit(
         pen.detach()
 
     monkeypatch.setattr(pen.loop, "record", slowly)
-    letting_go = threading.Thread(target=lambda: recording.wait(60.0) and detach())
+    letting_go = threading.Thread(target=lambda: recording.wait(PATIENCE_S) and detach())
     letting_go.start()
     query = start(load_rows(spark, "constant:rate=2000,backlog=20000", maxRowsPerBatch=str(OWN_ROWS)), "begun")
-    letting_go.join(60.0)
+    letting_go.join(PATIENCE_S)
     assert pen.loop.is_closed
     wait_for_batches(query, 3)
     assert limited_rows(query) == [OWN_ROWS]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from live.helpers import costly, load_rows, wait_until
+from patience import PATIENCE_S, wait_for
 from penstock import Goal
 from penstock.bench.serve_load import begin, grow, query_names, write_history
 from penstock.model import ActionKind, QueryName
@@ -20,7 +21,6 @@ from penstock.process.ports import free_port
 from penstock.serve.engine import ServedEngine
 from penstock.serve.service import Service, open_engines
 from penstock.store import MemoryStore, SqliteStore
-from serve_helpers import wait_for
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 ARTIFACTS = Path(__file__).parents[2] / "artifacts" / "dashboard"
 SIZES = {"light": (1400, 900, "light"), "dark": (1400, 900, "dark"), "phone": (390, 844, "light")}
@@ -75,6 +75,7 @@ def tab(browser: Browser, service: Service, size: str = "light") -> Iterator[Tab
     """The page of a service, with its token; it must not complain, nor ask anybody else."""
     width, height, scheme = SIZES[size]
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    context.set_default_timeout(1000 * PATIENCE_S)
     page = context.new_page()
     own = Tab(page, service.url)
     page.on("console", lambda line: own.complaints.append(line.text) if line.type in {"error", "warning"} else None)
@@ -103,7 +104,7 @@ def running(stopping: SparkSession, attach: Callable[..., Penstock], tmp_path: P
 
 def query_page(own: Tab, engine: str, query: str) -> None:
     own.page.goto(f"{own.url}/#/query/{engine}/{query}")
-    own.page.wait_for_selector(".plot .main-svg", timeout=60_000)
+    own.page.wait_for_selector(".plot .main-svg")
     own.page.wait_for_selector(".why li:not(.soft)")
     own.page.wait_for_timeout(800)
 
@@ -127,8 +128,8 @@ def test_every_view_shows_a_running_query_and_changes_it(browser: Browser, runni
         page.fill(".side input[name=latency_s]", "6.5")
         page.fill(".side input[name=minimum_accuracy]", "40")
         page.click("button:has-text('Set goal')")
-        assert wait_for(lambda: newest_goal(pen) == 6.5, within_s=60.0)
-        page.wait_for_selector(".why li:has-text('results within 6.5 s')", timeout=60_000)
+        assert wait_for(lambda: newest_goal(pen) == 6.5)
+        page.wait_for_selector(".why li:has-text('results within 6.5 s')")
         logic = pen.loop.logic.query(QueryName("clicks"))
         assert logic is not None
         assert (logic.goal.latency_s, logic.goal.minimum_accuracy) == (6.5, 0.4)
@@ -217,7 +218,7 @@ def test_what_if_draws_both_curves(browser: Browser, history: Service) -> None:
         own.page.fill(".section input[name=hours]", "0.15")
         own.page.fill(".section input[name=latency_s]", "3")
         own.page.click("button:has-text('Play')")
-        own.page.wait_for_selector(".compare", timeout=60_000)
+        own.page.wait_for_selector(".compare")
         own.page.wait_for_selector("[data-name=executors] .main-svg")
         names = own.page.evaluate("document.querySelector('[data-name=latency]').data.map((trace) => trace.name)")
         assert names == ["as it is", "what if"]
@@ -229,6 +230,7 @@ def test_an_empty_fleet_and_a_lost_service_are_designed(browser: Browser, tmp_pa
     store = MemoryStore()
     service = Service([ServedEngine("empty", store)], token_file=tmp_path / "token").start()
     context = browser.new_context(viewport={"width": 1000, "height": 700})
+    context.set_default_timeout(1000 * PATIENCE_S)
     page = context.new_page()
     own = Tab(page, service.url)
     page.goto(service.url)
@@ -242,7 +244,7 @@ def test_an_empty_fleet_and_a_lost_service_are_designed(browser: Browser, tmp_pa
     own.look("unlock")
     page.keyboard.press("Escape")
     service.stop()
-    page.wait_for_selector("#banner[data-kind=stale]:not([hidden])", timeout=15_000)
+    page.wait_for_selector("#banner[data-kind=stale]:not([hidden])")
     assert "No news for" in page.inner_text("#banner")
     own.look("lost")
     context.close()

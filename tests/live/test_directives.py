@@ -16,7 +16,7 @@ from live.helpers import load_rows, send, show, wait_for_batches, wait_until
 from penstock.model.directive import LATE_PART, Directive
 from penstock.spark import directives, internals
 from penstock.spark.collector import guard_signal, observed_metrics
-from penstock.spark.directives import Answer, DirectiveServer, Question, directive_properties
+from penstock.spark.directives import TIMEOUT_PROPERTY, Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.guard import guard_rows
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 ROWS_PER_BATCH = 4000
+PATIENT = (TIMEOUT_PROPERTY, repr(60.0))
+"""How long batches of these tests wait for an answer: none of them is about the bound, which a busy machine exceeds."""
 
 
 def ratio_of(batch_id: int) -> float:
@@ -115,7 +117,7 @@ def test_every_batch_asks_once_and_obeys(stopping: SparkSession, driver: Driver,
     query = start(guard_rows(rows_of(stopping)), "asking")
     wait_for_batches(query, 1)
     driver.query = query
-    send(query, directive_properties(server.endpoint, server.token, None))
+    send(query, [PATIENT, *directive_properties(server.endpoint, server.token, None)])
     wait_for_answers(query, 10)
     query.stop()
 
@@ -154,7 +156,7 @@ def test_two_guards_share_one_question(stopping: SparkSession, driver: Driver, s
         lambda frame, batch_id: weights.append((batch_id, frame.select("left", "right").distinct().collect()))
     ).start()
     wait_for_batches(query, 1)
-    send(query, directive_properties(server.endpoint, server.token, None))
+    send(query, [PATIENT, *directive_properties(server.endpoint, server.token, None)])
     wait_for_answers(query, 4)
     query.stop()
     asked = asked_batches(driver, query)
@@ -173,7 +175,7 @@ def test_a_stopped_server_costs_one_batch_nothing_more(
     monkeypatch.setattr(directives, "ASK_AGAIN_AFTER_S", 3600.0)
     query = start(guard_rows(rows_of(stopping)), "left_alone")
     wait_for_batches(query, 1)
-    send(query, directive_properties(server.endpoint, server.token, Directive(0, 0.9, 0.05)))
+    send(query, [PATIENT, *directive_properties(server.endpoint, server.token, Directive(0, 0.9, 0.05))])
     wait_for_answers(query, 3)
     server.close()
     last = query.lastProgress
@@ -204,7 +206,7 @@ def test_nothing_is_compiled_anew(stopping: SparkSession, driver: Driver, server
     driver.late_before_s = time.time()
     query = start(guard_rows(rows_of(stopping)), "compiled")
     wait_for_batches(query, 1)
-    send(query, directive_properties(server.endpoint, server.token, None))
+    send(query, [PATIENT, *directive_properties(server.endpoint, server.token, None)])
     wait_for_answers(query, 4)
     before = compilations(stopping)
     asked = len(driver.questions)
@@ -224,7 +226,7 @@ def test_nothing_is_compiled_anew_for_what_results_are_told(
     counted = guard_rows(rows_of(stopping)).groupBy(fn.window("timestamp", "10 seconds")).agg(*told)
     query = counted.writeStream.format("memory").outputMode("complete").queryName("told").start()
     wait_for_batches(query, 1)
-    send(query, directive_properties(server.endpoint, server.token, None))
+    send(query, [PATIENT, *directive_properties(server.endpoint, server.token, None)])
     wait_for_answers(query, 6)
     before = compilations(stopping)
     for answers in range(7, 15):
@@ -242,7 +244,7 @@ def test_rows_before_the_moment_go_first(stopping: SparkSession, driver: Driver,
     query = start(guard_rows(rows_of(stopping)), "late")
     wait_for_batches(query, 1)
     driver.late_before_s = time.time() + 3600.0
-    send(query, directive_properties(server.endpoint, server.token, None))
+    send(query, [PATIENT, *directive_properties(server.endpoint, server.token, None)])
     wait_for_answers(query, 3)
     all_late = guards_of(query)
     driver.late_before_s = 1000.0

@@ -37,7 +37,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_driver(mistake: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(DRIVER), mistake],
-        capture_output=True, text=True, timeout=100, check=False, env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=250, check=False, env={**os.environ, **environment},
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ BATCH = re.compile(r"^batch (\d+): ([\d,]+) rows in ([\d.]+) s$", re.MULTILINE)
 BACKLOG_ROWS = 300_000
 FIRST_BATCH_ROWS = 1000
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1500)]
 
 
 def run(name: str, directory: Path) -> str:
@@ -32,7 +32,7 @@ def run(name: str, directory: Path) -> str:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
     command = [sys.executable, str(EXAMPLES / name)]
     done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=200, check=False
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert list(directory.glob("*.db")) == []
@@ -56,7 +56,7 @@ def test_the_dashboard_of_an_application_is_asked_and_changes_its_goal(tmp_path:
 def test_the_notebook_runs_and_shows_what_it_says(tmp_path: Path) -> None:
     """Executed from top to bottom, every object shows itself: tables, sentences, a chart, the address of the page."""
     notebook = nbformat.read(EXAMPLES / "08-notebook.ipynb", as_version=4)
-    client = NotebookClient(notebook, timeout=200, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
+    client = NotebookClient(notebook, timeout=500, kernel_name="python3", resources={"metadata": {"path": tmp_path}})
     client.execute()
     shown = [
         output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []) if "data" in output

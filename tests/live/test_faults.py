@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from live.helpers import limit_values, limited_rows, load_rows, wait_for_batches, wait_until
+from patience import PATIENCE_S
 from penstock import Goal
 from penstock.model import ActionKind, Metric, QueryName
 from penstock.spark import internals
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     Attach = Callable[..., Penstock]
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 CYCLES = 6
 """More than the threads and files that may come and go beside: one that each query left would be too many."""
@@ -135,7 +136,7 @@ def test_reports_cannot_be_forged_through_the_port_that_the_jvm_calls(spark: Spa
     before = len(pen.store.actions())
     for number in range(40):
         for method in ("_on_progress", "onQueryProgress"):
-            with socket.create_connection(("127.0.0.1", port), timeout=10.0) as caller:
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as caller:
                 caller.sendall(f"c\np{number}\n{method}\ns{{}}\ne\n".encode())
                 assert caller.makefile("rb").readline().startswith(b"!x")
     query.stop()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Attach = Callable[..., Penstock]
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(1500)]
 
 
 def test_a_second_start_resolves_nothing(kafka: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

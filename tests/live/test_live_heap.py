@@ -13,8 +13,9 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as fn
 
 from live.helpers import load_rows, show, wait_for_batches, wait_until
+from patience import PATIENCE_S, wait_for
 from penstock.spark import internals
-from penstock.spark.heap_looks import HeapLooks
+from penstock.spark.heap_looks import HeapLook, HeapLooks
 from penstock.spark.internals import Ability
 
 if TYPE_CHECKING:
@@ -46,6 +47,13 @@ def settled_mb(spark: SparkSession) -> float:
     return looks[-1]
 
 
+def look_once(looks: HeapLooks) -> HeapLook | None:
+    """One look from begin to end; None for one that found no task running."""
+    looks.begin()
+    assert wait_for(lambda: not looks.is_busy)
+    return looks.take()
+
+
 def test_what_is_cached_lives_and_what_was_let_go_of_does_not(stopping: SparkSession) -> None:
     """A table of 96 MB is seen, whatever else is let go of meanwhile, and it is gone when it is not kept any more."""
     assert Ability.LIVE_HEAP not in internals.probe(stopping)
@@ -69,11 +77,8 @@ def test_a_query_that_runs_is_looked_at_beside_its_batches(stopping: SparkSessio
     trigger = writer.outputMode("update").trigger(processingTime="1 second")
     query = trigger.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     wait_for_batches(query, 2)
-    looks = HeapLooks(stopping, within_s=30.0)
-    found = []
-    for _ in range(2):
-        looks.begin()
-        found.append(wait_until(looks.take, "look"))
+    looks = HeapLooks(stopping, within_s=PATIENCE_S)
+    found = [wait_until(lambda: look_once(looks), "look") for _ in range(2)]
     looks.close()
     assert all(20 < look.live_mb < 1024 and look.full_gc_s > 0 for look in found)
     assert [look.aging_mb_per_s is not None for look in found] == [False, True]

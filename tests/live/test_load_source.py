@@ -242,6 +242,7 @@ def logged_end(checkpoint: Path) -> dict[str, Any]:
 
 
 @pytest.mark.live
+@pytest.mark.timeout(900)
 def test_bounded_batches_read_exactly_the_rows(spark: SparkSession, tmp_path: Path) -> None:
     """1,000 waiting rows at 300 a batch are four batches, which end by themselves and hold the rows as computed."""
     options = {"profile": "constant:rate=0,backlog=1000", "content": "clicks", "seed": "6", "maxRowsPerBatch": "300"}
@@ -255,6 +256,7 @@ def test_bounded_batches_read_exactly_the_rows(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.live
+@pytest.mark.timeout(900)
 def test_a_restart_reads_every_row_once_with_its_own_time(spark: SparkSession, tmp_path: Path) -> None:
     """A query stopped under load and started again from its checkpoint misses, repeats and changes no row."""
     options = {"profile": "sine:mean=800,amplitude=700,period=3,seconds=30,end=repeat,backlog=500", "zipf": "1.0"}
@@ -277,6 +279,7 @@ def test_a_restart_reads_every_row_once_with_its_own_time(spark: SparkSession, t
 
 
 @pytest.mark.live
+@pytest.mark.timeout(900)
 def test_a_batch_that_was_never_committed_is_read_again_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """A crash in the very first batch, before its commit, gives the same rows and times in the second run."""
     options = {"profile": "constant:rate=500,backlog=200", "content": "clicks"}
@@ -293,6 +296,7 @@ def test_a_batch_that_was_never_committed_is_read_again_the_same(spark: SparkSes
 
 
 @pytest.mark.live
+@pytest.mark.timeout(900)
 def test_progress_shows_the_lag(spark: SparkSession, tmp_path: Path) -> None:
     """While less is read than arrives, the latest offset runs ahead of the end of the batch by the rows that wait."""
     rows = stream(spark, profile="constant:rate=1000,backlog=5000", maxRowsPerBatch="100")
@@ -313,6 +317,7 @@ def test_progress_shows_the_lag(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.live
+@pytest.mark.timeout(900)
 def test_a_mistake_shows_at_load(spark: SparkSession) -> None:
     """A bad profile is refused before any query starts, with the reason in the message."""
     with pytest.raises(AnalysisException, match="no shape 'square'; known shapes: constant"):
@@ -320,6 +325,7 @@ def test_a_mistake_shows_at_load(spark: SparkSession) -> None:
 
 
 @pytest.mark.live
+@pytest.mark.timeout(900)
 def test_rows_can_be_read_as_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     """``spark.read`` gives a stretch of rows at once, from a trace file too, with the timestamps of the given epoch."""
     trace = tmp_path / "load.csv"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from penstock import Penstock
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 
 def newest_pool(spark: SparkSession, query: StreamingQuery) -> str | None:

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import psutil
 
+from patience import PATIENCE_S
 from penstock.process.daemon import descendants, end_processes, find_process, start_daemon, write_state
 from penstock.process.ports import free_port, is_free, listens
 
-SLEEPER = "import time; print('awake', flush=True); time.sleep(60)"
-STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('awake', flush=True); time.sleep(60)"
+SLEEPER = "import time; print('awake', flush=True); time.sleep(600)"
+STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('awake', flush=True); time.sleep(600)"
 
 
 def await_word(log: Path) -> None:
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + PATIENCE_S
     while "awake" not in log.read_text():
         assert time.monotonic() < deadline_s
         time.sleep(0.02)
@@ -31,7 +32,7 @@ def test_a_daemon_is_remembered_and_ended(tmp_path: Path) -> None:
     assert os.getsid(started.pid) != os.getsid(0)
     process = find_process(started.pid, started.started_s)
     assert process in descendants(psutil.Process())
-    assert end_processes([process], 5.0) == []
+    assert end_processes([process], PATIENCE_S) == []
     assert find_process(started.pid, started.started_s) is None
 
 
@@ -47,12 +48,12 @@ def test_one_that_does_not_obey_is_forced(tmp_path: Path) -> None:
 def test_one_that_has_ended_is_not_waited_for_though_its_parent_does_not_look(tmp_path: Path) -> None:
     """A zombie of another process counts as ended: it would else be waited for to the end, and told as forced."""
     log = tmp_path / "log"
-    careless = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep(60)"
+    careless = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); time.sleep(600)"
     parent = start_daemon([sys.executable, "-c", careless, SLEEPER], log)
     await_word(log)
     process = find_process(parent.pid, parent.started_s)
-    assert end_processes(descendants(process), 30.0) == []
-    end_processes([process], 5.0)
+    assert end_processes(descendants(process), PATIENCE_S) == []
+    end_processes([process], PATIENCE_S)
 
 
 def test_a_port_is_free_until_somebody_listens() -> None:

@@ -19,7 +19,7 @@ from penstock.control.fleet.relief import relieve
 from penstock.control.fleet.worth import AllowedMoves, MoveCosts, worthwhile_moves
 
 ROUNDING = 1e-6
-DRAWN_IN_VAIN = (HealthCheck.filter_too_much,)
+DRAWN_IN_VAIN = (HealthCheck.filter_too_much, HealthCheck.too_slow)
 """Most fleets that are drawn have enough of everything, or too little: those that a claim is about are among them."""
 many = settings(max_examples=150, deadline=None, suppress_health_check=DRAWN_IN_VAIN)
 every_way = pytest.mark.parametrize("share_by", ["accuracy", "cpu"])

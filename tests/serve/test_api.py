@@ -9,10 +9,11 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from patience import PATIENCE_S, wait_for
 from penstock.bench.serve_load import begin, grow, query_names
 from penstock.model import Metric, Mode, QueryName
 from penstock.store import MemoryStore
-from serve_helpers import Served, wait_for
+from serve_helpers import Served
 
 NAMES = query_names(2)
 
@@ -176,7 +177,7 @@ def test_a_finished_run_takes_no_goals(recorded: Served) -> None:
 
 def test_events_tell_what_changes(running: Served) -> None:
     """The first event has everything, a later one the queries with something new and the actions."""
-    with httpx.stream("GET", f"{running.service.url}/api/events", timeout=20.0) as answer:
+    with httpx.stream("GET", f"{running.service.url}/api/events", timeout=PATIENCE_S) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         events = (json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: "))
         assert len(next(events)["queries"]) == 2

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import httpx
 
+from patience import PATIENCE_S
+
 COMMAND = [sys.executable, "-c", "import sys; from penstock.cli import main; sys.exit(main())", "serve"]
 
 
@@ -28,7 +30,7 @@ def test_a_finished_run_is_served_until_a_polite_kill(history: Path, tmp_path: P
     assert found is not None
     url, token = found.groups()
     assert (tmp_path / "token").read_text(encoding="ascii").strip() == token
-    fleet = httpx.get(f"{url}/api/fleet").json()
+    fleet = httpx.get(f"{url}/api/fleet", timeout=PATIENCE_S).json()
     assert [engine["engine"] for engine in fleet["engines"]] == ["clickstream"]
     assert len(fleet["queries"]) == 12
     started.send_signal(signal.SIGTERM)

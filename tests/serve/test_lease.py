@@ -14,14 +14,16 @@ from typing import cast
 import httpx
 import pytest
 
+from patience import PATIENCE_S, wait_for
 from penstock.bench.serve_load import begin, query_names
 from penstock.errors import ServiceError
+from penstock.serve import lease as lease_module
 from penstock.serve.engine import EngineAddress
 from penstock.serve.lease import Lease, shared_state
 from penstock.serve.orders import Forwarding, Leader, Orders
 from penstock.serve.service import Service, address_file, announce, beside, open_engines
 from penstock.store import SqliteStore
-from serve_helpers import Served, store_with_queries, wait_for
+from serve_helpers import Served, store_with_queries
 
 NAMES = ("clicks-0000", "orders-0001")
 
@@ -37,10 +39,24 @@ class Clock:
         return self.now_s
 
 
-def test_one_of_many_that_ask_at_once_has_the_lease(tmp_path: Path) -> None:
+class CountedLease(Lease):
+    """A lease that counts how often another instance had it."""
+
+    refused = 0
+
+    def take(self) -> int | None:
+        """Take it or renew it."""
+        fence = super().take()
+        self.refused += fence is None
+        return fence
+
+
+def test_one_of_many_that_ask_at_once_has_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty instances that start together have one leader."""
+    monkeypatch.setattr(lease_module, "_BUSY_S", PATIENCE_S)
     fences: list[int | None] = []
-    leases = [Lease(tmp_path / "state", f"instance {number}", lasts_s=5.0) for number in range(20)]
+    clock = Clock()
+    leases = [Lease(tmp_path / "state", f"instance {number}", lasts_s=5.0, clock=clock) for number in range(20)]
     threads = [threading.Thread(target=lambda lease=lease: fences.append(lease.take())) for lease in leases]
     for thread in threads:
         thread.start()
@@ -151,11 +167,13 @@ def test_a_standby_leads_when_the_leader_stops(tmp_path: Path) -> None:
             """Note who did it."""
             done.append((self.name, fence))
 
-    leaders = {name: Leader(Lease(tmp_path / "state", name, lasts_s=0.6), Duty(name)) for name in ("first", "second")}
+    # The clock stands still, so that no lease ends before its holder lets go of it.
+    leases = {name: CountedLease(tmp_path / "state", name, lasts_s=0.6, clock=Clock()) for name in ("first", "second")}
+    leaders = {name: Leader(lease, Duty(name)) for name, lease in leases.items()}
     leaders["first"].start()
     assert wait_for(lambda: leaders["first"].is_leading)
     leaders["second"].start()
-    time.sleep(0.5)
+    assert wait_for(lambda: leases["second"].refused >= 2)
     assert not leaders["second"].is_leading
     leaders["first"].stop()
     assert wait_for(lambda: leaders["second"].is_leading)
@@ -177,7 +195,8 @@ def test_a_service_over_a_store_forwards_to_the_application_that_serves_beside_i
         assert engines[0].can_change
         with Service(engines, token_file=tmp_path / "fleet.token", state_file=tmp_path / "state") as fleet:
             assert wait_for(lambda: fleet.leader is not None and fleet.leader.is_leading)
-            owner = httpx.Client(base_url=fleet.url, headers={"authorization": f"Bearer {fleet.token}"})
+            headers = {"authorization": f"Bearer {fleet.token}"}
+            owner = httpx.Client(base_url=fleet.url, headers=headers, timeout=PATIENCE_S)
             wish = {"engine": "app", "query": NAMES[1], "minimum_accuracy": 0.25}
             answer = owner.put("/api/goal", json=wish).json()
             assert answer["outcome"] == "accepted"

@@ -78,7 +78,7 @@ def hold(plant: FakePlant) -> Iterator[Callable[..., Penstock]]:
     def call(application: Application = APP, **options: Any) -> Penstock:
         streams = SimpleNamespace(active=[], addListener=lambda _: None, removeListener=lambda _: None)
         context = SimpleNamespace(getConf=dict)
-        session = cast("Any", SimpleNamespace(version="0", _jvm=None, streams=streams, sparkContext=context))
+        session = cast("Any", SimpleNamespace(version="4.2.0", _jvm=None, streams=streams, sparkContext=context))
         holds.append(attach(session, application, **{"settings": SETTINGS, "store": MemoryStore(), **options}))
         return holds[-1]
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import uuid
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from patience import PATIENCE_S
 from penstock import Application, Goal, Penstock, attach
 from penstock.control.events import QueryStarted
-from penstock.errors import AlreadyAttachedError, StoreError
-from penstock.model import ActionKind, LimitUnit, Metric, QueryName, QuerySpec
+from penstock.errors import AlreadyAttachedError, StoreError, UnsupportedSparkError
+from penstock.model import ActionKind, LimitUnit, Metric, QueryName, QuerySpec, SeriesPoint
 from penstock.model.decision import ReadLimit
 from penstock.settings import Settings
+from penstock.spark import attach as attaching
 from penstock.spark import internals
 from penstock.spark.directives import DirectiveServer
 from penstock.spark.internals import callbacks, reports
@@ -41,7 +44,7 @@ class FakeQuery:
 class FakeSession:
     """A session with one query; listeners are kept in a list."""
 
-    version = "0"
+    version = "4.2.0"
 
     def __init__(self, query: FakeQuery) -> None:
         self._jvm = self._jsparkSession = object()
@@ -248,14 +251,14 @@ def test_a_query_that_is_adopted_twice_begins_once(pen: Penstock) -> None:
     both = threading.Barrier(2)
 
     def adopt() -> None:
-        both.wait(10.0)
+        both.wait(PATIENCE_S)
         pen.adopt("clicks", Goal(latency=5))
 
     threads = [threading.Thread(target=adopt) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30.0)
+        thread.join(PATIENCE_S)
     causes = [record.action.cause for record in pen.store.actions(kinds=[ActionKind.GOVERN])]
     assert causes.count("adopt") == 1
     assert pen.loop.logic.governed == ("clicks",)
@@ -271,6 +274,82 @@ def test_a_session_is_attached_to_once(pen: Penstock) -> None:
     pen.detach()
     attach(session, settings=settings, store=MemoryStore()).detach()
     assert session.listeners == []
+
+
+class PoliteLock:
+    """A lock that lets whoever waits for it go first, as a machine with much to do may."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        time.sleep(0.1)
+
+
+def test_of_two_that_attach_at_once_one_is_refused(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both find the session free before either holds it; the one that is refused leaves no listener behind."""
+    both = threading.Barrier(2)
+
+    def probe(_: object) -> dict[internals.Ability, str]:
+        both.wait(PATIENCE_S)
+        return dict.fromkeys((internals.Ability.TEXT_REPORTS, internals.Ability.EXECUTORS), "no Spark here")
+
+    monkeypatch.setattr(internals, "probe", probe)
+    monkeypatch.setattr(internals, "unseen_reports", lambda *_: [])
+    monkeypatch.setattr(attaching, "_holding", PoliteLock())
+    session = cast("Any", FakeSession(query))
+    settings = Settings().with_values({"directives.enabled": False})
+    holds: list[Penstock] = []
+    refused: list[AlreadyAttachedError] = []
+
+    def hold() -> None:
+        try:
+            holds.append(attach(session, settings=settings, store=MemoryStore()))
+        except AlreadyAttachedError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=hold) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert (len(holds), len(refused), len(session.listeners)) == (1, 1, 1)
+    holds[0].detach()
+    assert session.listeners == []
+
+
+@pytest.mark.parametrize("version", ["3.5.3", "4.1.1", "4.3.0-SNAPSHOT"])
+def test_a_jvm_of_another_spark_is_refused_in_one_sentence(version: str) -> None:
+    """PySpark alone does not tell what runs behind it: SPARK_HOME may be of any version."""
+    session = cast("Any", FakeSession(FakeQuery("clicks")))
+    session.version = version
+    with pytest.raises(UnsupportedSparkError) as refusal:
+        attach(session, store=MemoryStore())
+    assert str(refusal.value).startswith(f"the JVM of this session runs Spark {version}, which is not supported")
+    assert "SPARK_HOME" in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert session.listeners == []
+
+
+def test_what_the_scaler_learned_and_cannot_be_written_keeps_no_store(
+    pen: Penstock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever goes wrong there, all is given back: a store that stays open is locked for every other program."""
+
+    def refuse(_: object) -> None:
+        raise TypeError("not of a kind that JSON has")
+
+    monkeypatch.setattr(pen._learned, "write", refuse)
+    pen.detach()
+    assert cast("Any", pen._spark).listeners == []
+    with pytest.raises(StoreError):
+        pen.store.actions()
+    assert "what the scaler learned was not written" in caplog.text
+    attach(pen._spark, settings=pen.settings, store=MemoryStore()).detach()
 
 
 def test_an_attach_that_fails_leaves_nothing_behind(query: FakeQuery, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,10 +442,10 @@ def test_a_query_that_begins_while_the_hold_ends_is_not_governed(
     event = SimpleNamespace(id=query.id, name="clicks")
     starting = threading.Thread(target=pen.events.on_started, args=(event,))
     starting.start()
-    assert recorded.wait(10.0)
+    assert recorded.wait(PATIENCE_S)
     pen.detach()
     detached.set()
-    starting.join(30.0)
+    starting.join(PATIENCE_S)
     assert restored == [False]
     assert not watched.is_governed
     assert pen.loop.logic.governed == ()
@@ -392,32 +471,52 @@ def test_a_start_is_not_held_up_by_an_adopt_that_waits(
 
     def until_planned(*_: object) -> None:
         waiting.set()
-        planned.wait(30.0)
+        planned.wait(PATIENCE_S)
 
     monkeypatch.setattr(pen.watched("clicks"), "_await_plan", until_planned)
     adopting = threading.Thread(target=pen.adopt, args=("clicks", Goal(latency=5)))
     adopting.start()
-    assert waiting.wait(10.0)
+    assert waiting.wait(PATIENCE_S)
     other = FakeQuery("other")
     cast("Any", pen._spark).streams.get = lambda _: other
     pen.expect("other", Goal(latency=5))
     pen.events.on_started(cast("Any", SimpleNamespace(id=other.id, name="other")))
     assert pen.loop.logic.governed == ("other",)
     planned.set()
-    adopting.join(30.0)
+    adopting.join(PATIENCE_S)
     assert set(pen.loop.logic.governed) == {"clicks", "other"}
 
 
 @pytest.mark.usefixtures("governable")
+@pytest.mark.parametrize("error", [StoreError("another program holds the file"), ValueError("no such number")])
 def test_a_store_that_cannot_be_read_costs_a_start_its_memory_only(
-    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """With the store held by another program the query is governed, as one of which nothing is known."""
+    """With the store held by another program, or damaged, the query is governed, as one of which nothing is known."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise StoreError("another program holds the file")
+        raise error
 
     monkeypatch.setattr(pen.store, "points", refuse)
+    pen.expect("clicks", Goal(latency=5))
+    pen.events.on_started(cast("Any", SimpleNamespace(id=query.id, name="clicks")))
+    assert pen.loop.logic.governed == ("clicks",)
+    assert faults(pen) == []
+
+
+@pytest.mark.usefixtures("governable")
+@pytest.mark.parametrize("duration_s", [0.0, float("inf"), -1.0])
+def test_a_damaged_series_keeps_no_query_from_being_governed(
+    pen: Penstock, query: FakeQuery, monkeypatch: pytest.MonkeyPatch, duration_s: float
+) -> None:
+    """Batches that took no time, or one without end, are no reason to run on as if Penstock were not there."""
+    name, now_s = QueryName("clicks"), time.time()
+
+    def points(_: QueryName, metric: Metric, **__: Any) -> list[SeriesPoint]:
+        value = duration_s if metric is Metric.BATCH_DURATION_S else 1e6
+        return [SeriesPoint(now_s - 60.0 + number, name, metric, value, number) for number in range(10)]
+
+    monkeypatch.setattr(pen.store, "points", points)
     pen.expect("clicks", Goal(latency=5))
     pen.events.on_started(cast("Any", SimpleNamespace(id=query.id, name="clicks")))
     assert pen.loop.logic.governed == ("clicks",)

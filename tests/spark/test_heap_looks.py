@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE_S
 from penstock.model.sizing import EngineShape, UsageSignal
 from penstock.settings import SizingSettings
 from penstock.spark import heap_looks, sizing_plant
@@ -83,7 +84,7 @@ def look(looks: HeapLooks) -> HeapLook | None:
 
 
 def await_that(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline_s
         time.sleep(0.002)
@@ -107,7 +108,7 @@ def test_a_natural_collection_between_two_looks_is_no_negative_growth() -> None:
 def test_looks_follow_each_other_and_are_told_once(world: World) -> None:
     """The second one knows the first; what was taken is gone."""
     world.answers = [[heap(0, 1.0, 200.0)], [heap(0, 11.0, 190.0, old_mb=260.0)]]
-    looks = HeapLooks(world.spark, within_s=5.0)
+    looks = HeapLooks(world.spark, within_s=PATIENCE_S)
     first = look(looks)
     second = look(looks)
     assert first is not None
@@ -128,7 +129,7 @@ def test_looks_that_fail_are_given_up_and_disturb_nobody(world: World) -> None:
     """Three in a row are enough; one that nobody answered is none; one that works counts anew."""
     failing = RuntimeError("no such method")
     world.answers = [failing, failing, [heap(0, 1.0, 90.0)], [], failing, failing, failing, [heap(0, 2.0, 90.0)]]
-    looks = HeapLooks(world.spark, within_s=5.0)
+    looks = HeapLooks(world.spark, within_s=PATIENCE_S)
     found = [look(looks) for _ in range(8)]
     assert [each is not None for each in found] == [False, False, True, False, False, False, False, False]
     assert world.asked == 7
@@ -136,7 +137,7 @@ def test_looks_that_fail_are_given_up_and_disturb_nobody(world: World) -> None:
 
 def test_nothing_is_asked_after_the_end(world: World) -> None:
     """Who lets go of the session looks at nothing any more."""
-    looks = HeapLooks(world.spark, within_s=5.0)
+    looks = HeapLooks(world.spark, within_s=PATIENCE_S)
     looks.close()
     assert look(looks) is None
     assert world.asked == 0

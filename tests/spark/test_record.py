@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from penstock.model.directive import Directive
+from penstock.model.shed_history import NOTHING_SHED
+from penstock.spark import internals
+from penstock.spark.answers import Answering
 from penstock.spark.folders import LocalFolder
 from penstock.spark.guard_spec import GuardSpec, SourceReading
 from penstock.spark.record import BatchRecord, CheckpointRecord, RepaidState, SourceRange
@@ -116,6 +122,77 @@ def test_what_is_owed_outlives_what_spark_keeps(folder: LocalFolder) -> None:
     assert record.clean(NOW_S + 3 * DAY_S) == 1
     assert [each.batch_id for each in record.batches()] == [7, 8, 9]
     assert record.marks() == {9: RepaidState.DONE}
+
+
+class CountingFolder:
+    """A folder in memory that counts what is read and listed."""
+
+    def __init__(self) -> None:
+        self.contents: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        self.listed = 0
+
+    def read(self, name: str) -> bytes | None:
+        """Read and count."""
+        self.asked.append(name)
+        return self.contents.get(name)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write."""
+        self.contents[name] = content
+
+    def names(self, inside: str) -> list[str]:
+        """List and count."""
+        self.listed += 1
+        return [name.removeprefix(f"{inside}/") for name in self.contents if name.startswith(f"{inside}/")]
+
+    def delete(self, name: str) -> None:
+        """Delete."""
+        self.contents.pop(name, None)
+
+
+def test_cleaning_reads_only_marks_of_batches_that_it_looks_at() -> None:
+    """However many batches are repaid: where each file is a request to a remote disk, the rest costs nothing."""
+    folder = CountingFolder()
+    record = CheckpointRecord(folder, keep_batches=10)
+    for batch_id in range(300):
+        record.put(told(batch_id, 0.5))
+        if batch_id != 5:
+            record.mark(batch_id, RepaidState.DONE)
+    folder.asked.clear()
+    assert record.clean(NOW_S) == 5
+    assert len([name for name in folder.asked if name.startswith("repaid/")]) <= 6
+    record.mark(5, RepaidState.DONE)
+    assert record.clean(NOW_S) == 285
+    assert sorted(record.marks()) == list(range(290, 300))
+
+
+@pytest.mark.parametrize("is_governed", [True, False])
+def test_a_start_reads_as_many_files_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch, *, is_governed: bool
+) -> None:
+    """It is on the query's own thread: the newest files are read, and the folder is listed once."""
+    monkeypatch.setattr(internals, "plan_now", lambda _: None)
+    costs = []
+    for files in (100, 10_000):
+        folder = CountingFolder()
+        for batch_id in range(files):
+            folder.write(f"batches/{batch_id}.json", told(batch_id, 0.5).to_bytes())
+        monkeypatch.setattr(internals, "next_batch", lambda _, files=files: files)
+        monkeypatch.setattr(internals, "uncommitted_batch", lambda _, files=files: files)
+        watched: Any = SimpleNamespace(
+            name="clicks", record=CheckpointRecord(folder), answering=threading.Lock(), shed=NOTHING_SHED,
+            execution=None, uncommitted_batch=None, tell_alone=lambda: None,
+        )  # fmt: skip
+        answering = Answering.__new__(Answering)
+        answering._plant = cast("Any", SimpleNamespace(missing={}, tell=lambda *_: None))
+        if is_governed:
+            assert [each.batch_id for each in answering.told_before(watched, starting=True)] == [files - 1, files]
+        else:
+            answering.replay(watched)
+        costs.append((len(folder.asked), folder.listed))
+    assert costs[0] == costs[1]
+    assert costs[0][1] == 1
 
 
 def test_a_guard_comes_back_without_secrets(folder: LocalFolder) -> None:

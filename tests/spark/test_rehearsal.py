@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE_S
 from penstock.spark import rehearsal
 
 PROFILE = 7
@@ -69,7 +70,7 @@ class Rehearsal:
         self._query.is_closed = True
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *queries: Query, within_s: float = 20.0) -> tuple[list[str], World]:
+def run(monkeypatch: pytest.MonkeyPatch, *queries: Query, within_s: float = PATIENCE_S) -> tuple[list[str], World]:
     """Rehearse; gives what could not be, and the world afterwards."""
     world = World(*queries)
     monkeypatch.setattr(rehearsal, "internals", world.internals())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from patience import PATIENCE_S
 from penstock.model.decision import Resize
 from penstock.model.sizing import EngineShape, ResizeOutcome
 from penstock.spark import reshaper
@@ -101,10 +102,10 @@ def change(to: EngineShape, *, missing: tuple[Ability, ...] = (), start_within_s
     resize = Resize(
         cause="P1", reason="", policy="P1", resource="heap", shape=to.to_dict(), previous_shape=OLD.to_dict(), number=1
     )
-    changing = Reshaper(None, missing, start_within_s=start_within_s, release_within_s=1.0)  # type: ignore[arg-type]
+    changing = Reshaper(None, missing, start_within_s=start_within_s, release_within_s=PATIENCE_S)  # type: ignore[arg-type]
     changing.begin(resize)
     changing.begin(resize)
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + PATIENCE_S
     while not (outcomes := changing.take_outcomes()) and time.monotonic() < deadline_s:
         time.sleep(0.01)
     (outcome,) = outcomes
@@ -219,7 +220,7 @@ def test_what_needs_a_restart_is_handed_to_whoever_can_do_it(cluster: Cluster) -
     changing = Reshaper(None, (Ability.RESHAPE,))  # type: ignore[arg-type]
     changing.restart = ask
     changing.begin(resize)
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + PATIENCE_S
     while (changing.is_busy or not asked) and time.monotonic() < deadline_s:
         time.sleep(0.01)
     assert asked == ["this Spark has no second shape of executors"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from patience import PATIENCE_S, wait_for
 from penstock.control.sizing.replay import replayed_shape
 from penstock.errors import ClusterError
 from penstock.model.decision import Decision, Infeasible, Resize, ResizeDone
@@ -98,6 +99,10 @@ class _Streams:
         return [self._query] if self._query.is_active else []
 
 
+NEVER_UP_S = 0.05
+"""After how long one that has no batch did not come up; one that has is not waited for, however late it is asked."""
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look all the time."""
@@ -109,20 +114,22 @@ def run(
 ) -> tuple[ResizableApplication, bool]:
     """Run an application, ask for a larger heap, and stop after so many starts; gives whether that was taken on."""
     monkeypatch.setattr(resizable, "internals", world.internals())
-    application = ResizableApplication(world.start, up_within_s=0.05, settings={"spark.app.name": "clicks"}, **options)
+    application = ResizableApplication(
+        world.start, up_within_s=NEVER_UP_S, settings={"spark.app.name": "clicks"}, **options
+    )
     stop = threading.Event()
     thread = threading.Thread(target=application.run, args=(stop,))
     thread.start()
-    while world.restart is None:
-        stop.wait(0.01)
+    assert wait_for(lambda: world.restart is not None)
     taken = world.restart(GROW, "no room beside the old executors")
-    for _ in range(500):
-        told = any(isinstance(each, ResizeDone) for each in world.log) or until_starts == 1
-        if len(world.starts) >= until_starts and told:
-            break
-        stop.wait(0.01)
+    assert wait_for(
+        lambda: (
+            len(world.starts) >= until_starts
+            and (until_starts == 1 or any(isinstance(each, ResizeDone) for each in world.log))
+        )
+    )
     stop.set()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     return application, taken
 
@@ -190,7 +197,7 @@ def test_a_first_start_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -
     """There is nothing to go back to: whoever started it has to know, and no session is left behind."""
     world = World(fails_with=512)
     monkeypatch.setattr(resizable, "internals", world.internals())
-    application = ResizableApplication(world.start, up_within_s=0.05, settings={"spark.executor.memory": "512m"})
+    application = ResizableApplication(world.start, up_within_s=NEVER_UP_S, settings={"spark.executor.memory": "512m"})
     with pytest.raises(ClusterError, match="no batch of clicks"):
         application.run()
     assert world.ended == 1

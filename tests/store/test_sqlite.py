@@ -10,13 +10,14 @@ import tempfile
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.errors import StoreError
 from penstock.model import Action, ActionKind, Metric, Mode, QueryName, SeriesPoint
 from penstock.store import SqliteStore, open_reader
+from penstock.store import sqlite as sqlite_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,6 +64,24 @@ def _fill(path: Path, actions: int) -> None:
 def _append_for_ever(store: SqliteStore) -> None:
     while True:
         store.append(replace(HOLD, reason="x" * 2000), time_s=1.0, mode=Mode.ACT)
+
+
+def test_old_observations_are_deleted_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever records meanwhile waits for a portion, not for the whole of a week of a thousand queries."""
+    monkeypatch.setattr(sqlite_store, "_PORTION_ROWS", 10)
+    with SqliteStore(tmp_path / "app.db") as store:
+        store.append_points([SeriesPoint(float(n), QueryName("clicks"), Metric.BATCH_ROWS, 1.0) for n in range(35)])
+        writing, turns = store._writing, []
+
+        def counted() -> Any:
+            turns.append(None)
+            return writing()
+
+        monkeypatch.setattr(store, "_writing", counted)
+        assert store.delete_points(before_s=25.0) == 25
+        assert len(turns) == 3
+        assert [point.time_s for point in store.points(QueryName("clicks"), Metric.BATCH_ROWS)] == list(range(25, 35))
+        assert store.delete_points(before_s=25.0) == 0
 
 
 def test_directories_are_made(tmp_path: Path) -> None:

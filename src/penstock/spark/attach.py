@@ -117,6 +117,7 @@ def attach(
     """
     log_plain_lines()
     internals.require_classic_session(spark)
+    internals.require_supported_engine(spark)
     _require_free(spark)
     arguments = None if isinstance(settings, Settings) else settings
     declaration: Declaration | None = None
@@ -353,9 +354,6 @@ class Penstock:
         """Give everything back as it was, and let go of the session; whatever fails on the way, the rest is done."""
         if self.loop.is_closed:
             return
-        self._learned.write(self.loop.logic.scaling)
-        # First: a query whose start is being recorded is let go of with the others, and none begins after them.
-        self.loop.close()
         with ExitStack() as after:
             after.callback(self.store.close)
             after.callback(self._dashboard.close)
@@ -366,6 +364,13 @@ class Penstock:
             if self.plant.sizing is not None:
                 after.callback(self.plant.sizing.close)
             after.callback(self.loop.release_all, "detach", "Penstock lets go of the session")
+            # First: a query whose start is being recorded is let go of with the others, and none begins after them.
+            self.loop.close()
+            try:
+                self._learned.write(self.loop.logic.scaling)
+            except Exception:
+                # It would keep the store, which nobody else could open, and the session.
+                logger.exception("what the scaler learned was not written")
             try:
                 if self._listener is not None:
                     self._spark.streams.removeListener(self._listener)
@@ -523,16 +528,21 @@ _holding = threading.Lock()
 def _require_free(spark: SparkSession) -> None:
     """Refuse a session that is held already: the second would take the first one's limits for the queries' own."""
     with _holding:
-        if any(internals.is_same_session(hold._spark, spark) for hold in _holds):  # noqa: SLF001 - the same module
-            raise AlreadyAttachedError(
-                "this session is attached to already: go on with that hold, or end it with detach() first"
-            )
+        _refuse_held(spark)
 
 
 def _take_hold(hold: Penstock) -> None:
-    _require_free(hold._spark)  # noqa: SLF001 - the same module
+    """Hold a session that is free: of two that attach at once one is refused here."""
     with _holding:
+        _refuse_held(hold._spark)  # noqa: SLF001 - the same module
         _holds.append(hold)
+
+
+def _refuse_held(spark: SparkSession) -> None:
+    if any(internals.is_same_session(hold._spark, spark) for hold in _holds):  # noqa: SLF001 - the same module
+        raise AlreadyAttachedError(
+            "this session is attached to already: go on with that hold, or end it with detach() first"
+        )
 
 
 def _let_hold_go(hold: Penstock) -> None:

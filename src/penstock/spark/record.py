@@ -304,20 +304,20 @@ class CheckpointRecord:
             newest = self._newest
         if newest is None:
             return 0
-        marks, deleted = self.marks(), 0
+        deleted = 0
         for batch_id in self._ids(_BATCHES):
-            if batch_id > newest.batch_id - self._keep_batches or self._is_owed(batch_id, marks, now_s):
+            if batch_id > newest.batch_id - self._keep_batches or self._is_owed(batch_id, now_s):
                 break
             self._folder.delete(_batch_name(batch_id))
             self._folder.delete(f"{_REPAID}/{batch_id}{_SUFFIX}")
             deleted += 1
         return deleted
 
-    def _is_owed(self, batch_id: int, marks: Mapping[int, RepaidState], now_s: float) -> bool:
+    def _is_owed(self, batch_id: int, now_s: float) -> bool:
         record = self.read(batch_id)
-        if record is None or not record.sheds or marks.get(batch_id) is RepaidState.DONE:
+        if record is None or not record.sheds or now_s - record.planned_s >= self._keep_days * _DAY_S:
             return False
-        return now_s - record.planned_s < self._keep_days * _DAY_S
+        return self._mark(batch_id) is not RepaidState.DONE
 
     def _ids(self, inside: str) -> list[int]:
         names = [name.removesuffix(_SUFFIX) for name in self._folder.names(inside) if name.endswith(_SUFFIX)]

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.control.events import BatchFinished, GoalChanged, QueryEnded, QueryStarted, WarmStart
-from penstock.errors import StoreError
+from penstock.errors import PenstockError
 from penstock.model import APPLICATION, Mode, QueryName
 from penstock.model.decision import Hold, Unmanaged
 from penstock.spark import internals
@@ -263,14 +263,18 @@ class SessionEvents:
                     self._answering.introduce(watched, ())
 
     def _memory(self, watched: WatchedQuery, goal: Goal) -> WarmStart:
-        """What is on record of earlier runs; nothing where the store cannot be read: the query starts without it."""
+        """What is on record of earlier runs; nothing where that cannot be read, or means nothing.
+
+        The query starts without it: a store that is damaged must not keep one from being governed.
+        """
         try:
             if watched.record is not None:
                 root = internals.checkpoint_root(watched.execution)
                 remember_checkpoint(self._loop.store, watched.query_id, root)
             return warm_start(self._loop.store, watched.name, goal, self._settings.admission, time.time())
-        except StoreError as error:
-            logger.warning("%s starts without what is on record of it (%s)", watched.name, error)
+        except Exception as error:
+            is_told = isinstance(error, PenstockError)
+            logger.warning("%s starts without what is on record of it (%s)", watched.name, error, exc_info=not is_told)
             return WarmStart()
 
     def _unmanageable(self, watched: WatchedQuery) -> str | None:

@@ -70,6 +70,9 @@ _DELETE_ACTIONS = """
         ) LIMIT ?
     )
 """
+_DELETE_POINTS = """
+    DELETE FROM series WHERE point_id IN (SELECT point_id FROM series WHERE time_s < ? ORDER BY time_s LIMIT ?)
+"""
 _SELECT_POINTS = """
     SELECT point_id, time_s, query, metric, value, batch_id, subject
     FROM series WHERE {} ORDER BY time_s DESC, point_id DESC LIMIT ?
@@ -255,8 +258,12 @@ class SqliteStore:
 
     def delete_points(self, *, before_s: float) -> int:
         """Forget observations older than that; actions stay. Gives how many went."""
-        with self._writing() as connection:
-            return connection.execute("DELETE FROM series WHERE time_s < ?", (before_s,)).rowcount
+        deleted, portion = 0, _PORTION_ROWS
+        while portion == _PORTION_ROWS:
+            with self._writing() as connection:
+                portion = connection.execute(_DELETE_POINTS, (before_s, _PORTION_ROWS)).rowcount
+            deleted += portion
+        return deleted
 
     def delete_actions(self, *, before_s: float, kinds: Collection[ActionKind]) -> int:
         """Forget old actions of these kinds but the newest of each query, kind and source; gives how many went."""

@@ -114,7 +114,13 @@ from penstock.spark.internals.reports import (
     unseen_reports,
 )
 from penstock.spark.internals.reshape import add_profile, move_to_profile, request_profiles, set_task_cpus
-from penstock.spark.internals.session import end_session, is_same_session, open_session, require_classic_session
+from penstock.spark.internals.session import (
+    end_session,
+    is_same_session,
+    open_session,
+    require_classic_session,
+    require_supported_engine,
+)
 from penstock.spark.internals.usage import (
     ExecutorUsage,
     JobWork,
@@ -225,6 +231,7 @@ __all__ = [
     "request_executors",
     "request_profiles",
     "require_classic_session",
+    "require_supported_engine",
     "row_limit",
     "rows_read",
     "running_batch",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import UnsupportedSessionError
+from penstock.errors import UnsupportedSessionError, UnsupportedSparkError
+from penstock.extras import is_supported_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,6 +20,20 @@ def require_classic_session(spark: SparkSession) -> None:
         raise UnsupportedSessionError(
             f"{kind} is not a classic Spark session. A Spark Connect client has no driver of its own, so Penstock "
             "cannot act there: attach in the application that hosts the queries (without SPARK_REMOTE or .remote(...))"
+        )
+
+
+def require_supported_engine(spark: SparkSession) -> None:
+    """Refuse a session whose JVM runs a Spark that Penstock was not tried on, whatever PySpark talks to it.
+
+    With ``SPARK_HOME`` or on a cluster of another version, both may start queries together for a long time, until the
+    first of what Penstock acts through is missing.
+    """
+    version = str(spark.version)
+    if not is_supported_spark(version):
+        raise UnsupportedSparkError(
+            f"the JVM of this session runs Spark {version}, which is not supported: Penstock runs on 4.2 (4.1 and "
+            "older lack what it acts through, newer ones were not tried); unset SPARK_HOME or point it at a Spark 4.2"
         )
 
 
