@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 sys.path.insert(0, str(Path(__file__).parent))
 # An example that takes longer than 200 ms fails by default, and so do examples that take long to draw: on a busy
-# machine any of them may.
-settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# machine any of them may. The same examples are drawn everywhere, so that what passes here passes elsewhere, too;
+# 'pytest --hypothesis-profile=search' draws others each time.
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("penstock", settings.get_profile("search"), derandomize=True)
 settings.load_profile("penstock")
 
 
