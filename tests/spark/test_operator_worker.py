@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -322,6 +323,42 @@ def test_costs_are_learned_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
     costs_s = sketch.costs_s((np.arange(2).astype(np.int64) - 1).view(np.uint64))
     assert costs_s.tolist() == pytest.approx([4e-5, 4e-4])
     assert sketch.cells[0, :, 0].sum() == 599, "all but the first row, which pays for imports"
+
+
+def test_once_costs_are_known_one_arrow_batch_of_four_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is read for a quarter of the rows, and costs are those of their keys; the work of all is counted."""
+    now_ns = 0
+
+    def slow_kind(row: dict[str, Any]) -> dict[str, Any]:
+        nonlocal now_ns
+        now_ns += 400_000 if row["kind"] else 40_000
+        return double(row)
+
+    monkeypatch.setattr(operator_worker, "perf_counter_ns", lambda: now_ns)
+    tell(monkeypatch, 1.0, costs=learned_costs(4e-5, 4e-4))
+    sums = Sums()
+    _, report = run(task(slow_kind, learned=sums), *[batch(100) for _ in range(8)])
+    sketch = empty_sketch()
+    sketch.cells = sums.value
+    assert sketch.cells[0, :, 0].sum() == 2 * 100 - 1, "without the first row of the task"
+    assert sketch.costs_s((np.arange(2).astype(np.int64) - 1).view(np.uint64)).tolist() == pytest.approx([4e-5, 4e-4])
+    assert report["function_s"] == pytest.approx(now_ns * 1e-9)
+    assert (report["offered_rows"], report["kept_rows"]) == (800, 800)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_row_that_fails_is_named_whether_or_not_it_is_timed(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two Arrow batches with known costs the first is timed and the second is not."""
+    calls = itertools.count()
+
+    def brittle(row: dict[str, Any]) -> dict[str, Any]:
+        if next(calls) == 10 * place + 4:
+            raise ValueError("no more")
+        return double(row)
+
+    tell(monkeypatch, 1.0, costs=learned_costs(1e-5, 1e-5))
+    with pytest.raises(OperatorError, match=r"failed on a row with kind = 0: ValueError: no more"):
+        run(task(brittle), batch(10), batch(10))
 
 
 def test_an_interruption_counts_as_ten_times_the_estimate_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
