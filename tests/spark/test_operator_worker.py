@@ -306,18 +306,29 @@ def test_no_row_is_without_a_chance() -> None:
     assert economic_probabilities(np.ones(3), np.zeros(3), keep_ratio=0.5).tolist() == pytest.approx([0.5] * 3)
 
 
-def test_costs_are_learned_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that take longer are found to, by the key that says so; the clock is one that only the rows move."""
+class SlowKind:
+    """A function whose rows move the clock, and nothing else does: those of kind 1 ten times as far."""
+
     now_ns = 0
 
-    def slow_kind(row: dict[str, Any]) -> dict[str, Any]:
-        nonlocal now_ns
-        now_ns += 400_000 if row["kind"] else 40_000
+    def run(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Run one row."""
+        self.now_ns += 400_000 if row["kind"] else 40_000
         return double(row)
 
-    monkeypatch.setattr(operator_worker, "perf_counter_ns", lambda: now_ns)
+
+def with_clock(monkeypatch: pytest.MonkeyPatch) -> SlowKind:
+    """The function, and its clock in place of the worker's."""
+    slow = SlowKind()
+    monkeypatch.setattr(operator_worker, "perf_counter_ns", lambda: slow.now_ns)
+    return slow
+
+
+def test_costs_are_learned_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that take longer are found to, by the key that says so."""
+    slow_kind = with_clock(monkeypatch)
     sums = Sums()
-    run(task(slow_kind, learned=sums), batch(600))
+    run(task(slow_kind.run, learned=sums), batch(600))
     sketch = empty_sketch()
     sketch.cells = sums.value
     costs_s = sketch.costs_s((np.arange(2).astype(np.int64) - 1).view(np.uint64))
@@ -327,22 +338,15 @@ def test_costs_are_learned_by_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_once_costs_are_known_one_arrow_batch_of_four_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock is read for a quarter of the rows, and costs are those of their keys; the work of all is counted."""
-    now_ns = 0
-
-    def slow_kind(row: dict[str, Any]) -> dict[str, Any]:
-        nonlocal now_ns
-        now_ns += 400_000 if row["kind"] else 40_000
-        return double(row)
-
-    monkeypatch.setattr(operator_worker, "perf_counter_ns", lambda: now_ns)
+    slow_kind = with_clock(monkeypatch)
     tell(monkeypatch, 1.0, costs=learned_costs(4e-5, 4e-4))
     sums = Sums()
-    _, report = run(task(slow_kind, learned=sums), *[batch(100) for _ in range(8)])
+    _, report = run(task(slow_kind.run, learned=sums), *[batch(100) for _ in range(8)])
     sketch = empty_sketch()
     sketch.cells = sums.value
     assert sketch.cells[0, :, 0].sum() == 2 * 100 - 1, "without the first row of the task"
     assert sketch.costs_s((np.arange(2).astype(np.int64) - 1).view(np.uint64)).tolist() == pytest.approx([4e-5, 4e-4])
-    assert report["function_s"] == pytest.approx(now_ns * 1e-9)
+    assert report["function_s"] == pytest.approx(slow_kind.now_ns * 1e-9)
     assert (report["offered_rows"], report["kept_rows"]) == (800, 800)
 
 
