@@ -247,4 +247,4 @@ def test_bench_sketch_tells_every_rate(run: Callable[..., Any]) -> None:
     rows = json.loads(outcome.out)["rows"]
     wanted = ["update", "estimate", "decide_full_knowledge", "decide_las", "decide_economic"]
     assert [row["what"] for row in rows] == wanted
-    assert all(isinstance(row["million_rows_per_s"], float) for row in rows)
+    assert all(row["million_rows_per_s"] > 0 for row in rows)
