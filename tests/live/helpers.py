@@ -70,6 +70,12 @@ def wait_until(condition: Callable[[], T | None], what: str, *, within_s: float 
         time.sleep(0.05)
 
 
+def compilations(spark: SparkSession) -> int:
+    """Classes that Spark has compiled in this process so far."""
+    metrics = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics  # type: ignore[union-attr]
+    return int(metrics.METRIC_COMPILATION_TIME().getCount())
+
+
 def batches_of(query: StreamingQuery) -> list[Batch]:
     """The recent batches that had rows, oldest first."""
     return [_batch(report) for report in query.recentProgress if report.numInputRows]

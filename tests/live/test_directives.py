@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as fn
 
 import penstock.functions as pf
-from live.helpers import load_rows, send, show, wait_for_batches, wait_until
+from live.helpers import compilations, load_rows, send, show, wait_for_batches, wait_until
 from penstock.model.directive import LATE_PART, Directive
 from penstock.spark import directives, internals
 from penstock.spark.collector import guard_signal, observed_metrics
@@ -96,12 +96,6 @@ def asked_batches(driver: Driver, query: StreamingQuery) -> list[int]:
     """Batches that asked and are reported, in the order in which they asked."""
     reported = guards_of(query)
     return [question.batch_id for question in driver.questions if question.batch_id in reported]
-
-
-def compilations(spark: SparkSession) -> int:
-    """Classes that Spark has compiled in this process so far."""
-    metrics = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics  # type: ignore[union-attr]
-    return int(metrics.METRIC_COMPILATION_TIME().getCount())
 
 
 def wait_for_answers(query: StreamingQuery, count: int) -> None:
@@ -202,7 +196,7 @@ def test_a_stopped_server_costs_one_batch_nothing_more(
 
 
 def test_nothing_is_compiled_anew(stopping: SparkSession, driver: Driver, server: DirectiveServer) -> None:
-    """Over twenty batches, each with another keep ratio and moment, Spark compiles no class."""
+    """Over thirty batches, each with another keep ratio and moment, Spark compiles no class."""
     driver.late_before_s = time.time()
     query = start(guard_rows(rows_of(stopping)), "compiled")
     wait_for_batches(query, 1)
@@ -211,8 +205,8 @@ def test_nothing_is_compiled_anew(stopping: SparkSession, driver: Driver, server
     before = compilations(stopping)
     asked = len(driver.questions)
     driver.late_before_s += 1.0
-    wait_for_answers(query, 25)
-    assert len(driver.questions) - asked >= 20
+    wait_for_answers(query, 35)
+    assert len(driver.questions) - asked >= 30
     assert compilations(stopping) == before
     query.stop()
 

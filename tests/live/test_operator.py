@@ -16,10 +16,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as fn
 
 import penstock.functions as pf
-from live.helpers import load_rows, show, wait_for_batches, wait_until
+from live.helpers import compilations, load_rows, show, wait_for_batches, wait_until
 from penstock.errors import InvalidGuardError
 from penstock.model.directive import Directive
-from penstock.spark.collector import guard_reports
+from penstock.spark.collector import guard_reports, observed_metrics
 from penstock.spark.directives import Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.operator import Operator, run_operator
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
 # Workers have no tests to import: the functions below go to them as they are.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -132,6 +132,7 @@ def wait_for_batch(query: StreamingQuery, batch_id: int) -> None:
     wait_until(reported, f"batch {batch_id}")
 
 
+@pytest.mark.slow
 def test_learns_what_rows_cost_and_sheds_the_dear_ones(stopping: SparkSession, driver: Driver) -> None:
     """Costs by key are near the real ones, half the work keeps most cheap rows, and weights add up to all rows."""
     kept = Kept()
@@ -151,7 +152,7 @@ def test_learns_what_rows_cost_and_sheds_the_dear_ones(stopping: SparkSession, d
 
     shed = [row for batch_id, found in kept.rows.items() if batch_id >= from_batch for row in found]
     reports = [report for report in query.recentProgress if report.batchId >= from_batch]
-    observed = [guard for report in reports for guard in guard_reports(json.loads(report.json)["observedMetrics"])]
+    observed = [guard for report in reports for guard in guard_reports(observed_metrics(json.loads(report.json)))]
     offered = sum(metrics["offered_rows"] for metrics in observed)
     work = sum(metrics["kept_work"] for metrics in observed) / sum(metrics["offered_work"] for metrics in observed)
     cheap = sum(not row.is_dear for row in shed) / offered
@@ -177,7 +178,7 @@ def test_sheds_by_strategy(strategy: str, stopping: SparkSession, driver: Driver
     query.stop()
     found = [row for batch_id, batch in kept.rows.items() if batch_id >= from_batch for row in batch]
     reports = [report for report in query.recentProgress if report.batchId >= from_batch]
-    observed = [guard for report in reports for guard in guard_reports(json.loads(report.json)["observedMetrics"])]
+    observed = [guard for report in reports for guard in guard_reports(observed_metrics(json.loads(report.json)))]
     offered = sum(metrics["offered_rows"] for metrics in observed)
     assert {(metrics["keep_ratio"], metrics["answered"]) for metrics in observed} == {(0.5, 1.0)}
     assert sum(metrics["kept_rows"] for metrics in observed) / offered == pytest.approx(0.5, abs=0.15)
@@ -191,6 +192,48 @@ def same_row(row: dict[str, Any]) -> dict[str, Any]:
     return {"offset": row["offset"], "key": row["key"]}
 
 
+def offered_by_batch(query: StreamingQuery) -> dict[int, float]:
+    """Rows that the operators of a query were offered, by batch."""
+    reports = {report.batchId: observed_metrics(json.loads(report.json)) for report in query.recentProgress}
+    return {batch_id: sum(each["offered_rows"] for each in guard_reports(found)) for batch_id, found in reports.items()}
+
+
+@pytest.mark.parametrize("drawn", ["by_identity", "by_chance"])
+def test_nothing_is_compiled_anew_for_an_operator(drawn: str, stopping: SparkSession, driver: Driver) -> None:
+    """Spark compiles no class for batches that keep other parts of their rows, drawn by identity or by chance."""
+    rows = endless(stopping)
+    if drawn == "by_chance":
+        rows = rows.withColumn("offset", fn.lit(0))
+    scored, driver.operator = run_operator(rows, same_row, "offset bigint, key bigint", "key", strategy="uniform")
+    assert ("by_chance" in driver.operator.mark) == (drawn == "by_chance")
+    query = scored.writeStream.queryName("scored").format("noop").start()
+    wait_for_batches(query, 4)
+    from_batch = driver.keep(0.9)
+    wait_for_batch(query, from_batch + 2)
+    before = compilations(stopping)
+    for keep_ratio in (0.8, 0.7, 0.6, 0.5, 0.4):
+        from_batch = driver.keep(keep_ratio)
+        wait_for_batch(query, from_batch + 1)
+    assert compilations(stopping) == before
+    query.stop()
+    told = [guard_reports(observed_metrics(json.loads(report.json))) for report in query.recentProgress]
+    assert {0.9, 0.8, 0.7, 0.6, 0.5, 0.4} <= {each["keep_ratio"] for found in told for each in found}
+
+
+def test_an_operator_whose_frame_is_read_twice_reports_its_rows_once(stopping: SparkSession, driver: Driver) -> None:
+    """A batch that is counted and then collected runs the function twice, over the same rows."""
+    rows, driver.operator = run_operator(endless(stopping), same_row, "offset bigint, key bigint", "key")
+
+    def read_twice(frame: DataFrame, _: int) -> None:
+        assert frame.count() == len(frame.collect()) == ROWS_PER_BATCH
+
+    query = rows.writeStream.queryName("twice").foreachBatch(read_twice).start()
+    wait_for_batches(query, 3)
+    query.stop()
+    assert set(offered_by_batch(query).values()) == {ROWS_PER_BATCH}
+
+
+@pytest.mark.slow
 def test_estimates_over_an_operator_hold_the_truth(stopping: SparkSession, driver: Driver) -> None:
     """A weighted count over kept rows has the true count inside its interval, widened to three errors in five."""
     found: dict[int, Any] = {}
@@ -291,6 +334,7 @@ def test_what_cannot_serve_is_refused_at_once(arguments: dict[str, Any], message
         run_operator(endless(stopping), same_row, **chosen)
 
 
+@pytest.mark.slow
 def test_a_batch_that_runs_again_finds_the_costs_of_the_first_time(
     stopping: SparkSession, driver: Driver, tmp_path: Path
 ) -> None:

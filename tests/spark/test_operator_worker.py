@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,15 +15,13 @@ from penstock.control.shedding import Rows
 from penstock.estimate.sketch import CostSketch
 from penstock.model.directive import Directive
 from penstock.spark import directive_task, operator_worker
-from penstock.spark.directive_task import TaskDirective, directive_of_task
+from penstock.spark.directive_task import TaskDirective, TaskPlace, directive_of_task
 from penstock.spark.directives import FALLBACK_PROPERTY, Answer, DirectiveServer, Question, directive_properties
-from penstock.spark.operator_report import REPORT_FIELDS
+from penstock.spark.operator_report import REPORT_FIELDS, ReportSum, TaskReports
 from penstock.spark.operator_shares import STRATEGIES, decide, economic_probabilities, empty_sketch
 from penstock.spark.operator_worker import (
-    ARRIVAL,
     DRAW,
     KEY,
-    REPORT,
     UTILITY,
     OperatorError,
     OperatorTask,
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROWS = 4000
+ARRIVAL = "at"
+BATCH = ("r", 5)
 
 
 class FakeContext:
@@ -47,6 +48,14 @@ class FakeContext:
         """The value of a property."""
         return self._properties.get(name)
 
+    def stageId(self) -> int:  # noqa: N802 - Spark's name
+        """The stage that it belongs to."""
+        return 3
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        """Its partition."""
+        return 1
+
 
 class Sums:
     """Stands in for an accumulator."""
@@ -57,6 +66,17 @@ class Sums:
     def add(self, cells: np.ndarray[Any, Any]) -> None:
         """Take what a task has learned."""
         self.value = SketchSum().addInPlace(self.value, cells)
+
+
+class Reports:
+    """Stands in for the accumulator of reports."""
+
+    def __init__(self) -> None:
+        self.value: TaskReports = {}
+
+    def add(self, found: TaskReports) -> None:
+        """Take what a task reports."""
+        self.value = ReportSum().addInPlace(self.value, found)
 
 
 def double(row: dict[str, Any]) -> dict[str, Any]:
@@ -75,6 +95,7 @@ def task(function: Callable[[dict[str, Any]], Any] = double, strategy: str = "un
         "fields": fields,
         "strategy": strategy,
         "costs_name": "costs",
+        "arrival": ARRIVAL,
     }
     return OperatorTask(**{**arguments, **changes})
 
@@ -86,9 +107,9 @@ def batch(rows: int = ROWS, *, utility: np.ndarray[Any, Any] | None = None) -> p
         "id": ids,
         "kind": ids % 2,
         "value": ids * 10,
+        ARRIVAL: pa.array((1000 + ids) * 1_000_000, pa.timestamp("us", tz="UTC")),
         KEY: (ids % 2).astype(np.int64) - 1,
         DRAW: np.random.default_rng(11).random(rows),
-        ARRIVAL: 1000.0 + ids,
     }
     if utility is not None:
         columns[UTILITY] = utility
@@ -112,10 +133,12 @@ def in_task(monkeypatch: pytest.MonkeyPatch, batch_id: int, properties: dict[str
 
 def run(operator: OperatorTask, *batches: pa.RecordBatch) -> tuple[pa.Table, dict[str, float]]:
     """The rows that come out, and the report of the partition."""
-    table = pa.Table.from_batches(list(operator.run(iter(batches))))
-    is_report = table.column(REPORT).is_valid()
-    report = dict(zip(REPORT_FIELDS, table.filter(is_report).column(REPORT)[0].as_py(), strict=True))
-    return table.filter(table.column(REPORT).is_null()).drop_columns([REPORT]), report
+    reported = Reports()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator_worker, "place_of_task", lambda: TaskPlace(BATCH, stage=3, partition=1))
+        found = list(replace(operator, reported=reported).run(iter(batches)))
+    rows = pa.Table.from_batches(found) if found else pa.table({})
+    return rows, dict(zip(REPORT_FIELDS, reported.value[BATCH][3][1], strict=True))
 
 
 def learned_costs(*costs_s: float) -> CostSketch:
@@ -427,7 +450,7 @@ def test_no_row_is_late_while_everything_is_kept(monkeypatch: pytest.MonkeyPatch
     tell(monkeypatch, 1.0, late_before_s=5000.0, everything=True)
     assert run(task(), batch(10))[1]["late_rows"] == 0
     rows = batch(10)
-    holes = pa.array([None, *rows.column(ARRIVAL).to_pylist()[1:]], pa.float64())
+    holes = pa.array([None, *rows.column(ARRIVAL).to_pylist()[1:]], pa.timestamp("us", tz="UTC"))
     rows = rows.set_column(rows.schema.get_field_index(ARRIVAL), ARRIVAL, holes)
     tell(monkeypatch, 0.5, late_before_s=1005.0)
     assert run(task(), rows)[1]["late_rows"] == 4

@@ -90,6 +90,11 @@ class InformedLoop:
         Rows that arrive each second at a moment.
     goal, late_ratio, noise
         What is wanted, and how much batches scatter.
+    sees_ahead
+        Whether it is told the machine's speed of the moment; else that which the newest finished batch has met, which
+        is the most that anybody can have learned.
+    length_part
+        How long its batches are, in parts of what is in time on a machine of one speed.
     """
 
     engine: SimulatedEngine
@@ -98,6 +103,8 @@ class InformedLoop:
     goal: Goal
     late_ratio: float
     noise: float
+    sees_ahead: bool = True
+    length_part: float = 1.0
 
     def handle(self, event: Event) -> None:
         """Whatever happens is known before."""
@@ -110,7 +117,9 @@ class InformedLoop:
         planned = event.planned
         assert planned is not None
         run = self.engine.queries[event.query]
-        model = KnownCosts(self.costs(planned.planned_s), noise=self.noise)
+        is_ahead = self.sees_ahead or not run.batches
+        known_s = planned.planned_s if is_ahead else run.batches[-1].signal.started_s
+        model = KnownCosts(self.costs(known_s), noise=self.noise)
         load = self._load(event, run, model)
         assert self.goal.latency_s is not None
         floor = self.goal.minimum_accuracy
@@ -149,7 +158,7 @@ class InformedLoop:
             planned.rows + (planned.lag_rows or 0.0),
             self.rate(planned.planned_s),
             planned.planned_s - run.source.time_of(run.taken_rows),
-            batch_s=length.cut_s(model),
+            batch_s=self.length_part * length.cut_s(model),
             tells_arrival=run.query.tells_arrival,
             interval_s=run.query.trigger_interval_s,
         )

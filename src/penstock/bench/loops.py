@@ -2,7 +2,8 @@
 
 Each run is the loop that governs live queries, on the simulated engine, beside the same query without it, and beside
 the same law told what batches cost at every moment (:mod:`~penstock.bench.known_costs`). *What fits* is what somebody
-who knows costs, speed and load of every second could keep: batches as long as the scatter allows, and no accidents.
+who knows costs, speed and load of every second could keep in batches as long as the scatter allows. The time that
+accidents take fits nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from penstock.bench.known_costs import InformedLoop
 from penstock.control.batch_length import longest_in_time_s
 from penstock.estimate.batch_costs import BatchCosts
 from penstock.model import Application, Goal, QueryName
+from penstock.sim.simulated_query import ACCIDENT
 from penstock.testing import SimulatedEngine, SimulatedQuery, simulate
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ _SLOWER = 1.7
 _DRIFT = 0.6
 _ACCIDENTS = 0.03
 """Part of the batches that take three times as long: a garbage collection, a slow commit."""
+STEP_OVERHEADS_S, STEP_NOISES, STEP_LOADS = (0.2, 0.5, 1.0, 1.3), (0.05, 0.12, 0.3), (1.5, 3.0, 5.0)
 
 Speed = Callable[[float], float]
 
@@ -96,7 +99,7 @@ class LoopResult:
 def step_cases(seeds: int) -> list[LoopCase]:
     """Steps of load on engines of any overhead, scatter and disturbance."""
     grid = itertools.product(
-        (0.2, 0.5, 1.0, 1.3), (0.05, 0.12, 0.3), (1.5, 3.0, 5.0), ("none", "drift", "spells", "accidents"), range(seeds)
+        STEP_OVERHEADS_S, STEP_NOISES, STEP_LOADS, ("none", "drift", "spells", "accidents"), range(seeds)
     )
     return [LoopCase(overhead, noise, load, kind, seed) for overhead, noise, load, kind, seed in grid]
 
@@ -117,17 +120,7 @@ def reading_cases(seeds: int) -> list[LoopCase]:
 
 def run_loop(case: LoopCase) -> LoopResult:
     """Run one case, governed and alone."""
-    capacity = _capacity_rows_per_s(case.overhead_s)
-    speed = _speed(case)
-
-    def rate(now_s: float) -> float:
-        return (case.calm_load if now_s < _STEP_S else case.load) * capacity
-
-    query = SimulatedQuery(
-        rate, overhead_s=case.overhead_s, cost_per_row_s=lambda now_s: _COST_S * speed(now_s), read_part=case.read_part,
-        noise=case.noise, seed=case.seed, backlog_rows=2 * capacity, has_guard=True, warm_up=3.0,
-        accident_ratio=_ACCIDENTS if case.disturbance == "accidents" else 0.0,
-    )  # fmt: skip
+    query, rate, speed = _simulated(case)
     governed, plain, known = _governed(query), _plain(query), _known(query, case, rate, speed)
     kept, late, p95_s = _after_step(governed)
     plain_kept, plain_late, _ = _after_step(plain)
@@ -147,6 +140,32 @@ def run_loop(case: LoopCase) -> LoopResult:
         known_useful_rows_per_s=(known_kept - known_late) / span_s,
         known_p95_s=known_p95_s,
     )
+
+
+def run_unforeseeing(case: LoopCase, length_part: float) -> tuple[float, float]:
+    """Late part of the kept rows, and kept of what fits, if costs are known but nothing of what is to come.
+
+    ``length_part`` is how long batches are, in parts of what is in time on a machine of one speed.
+    """
+    query, rate, speed = _simulated(case)
+    run = _known(query, case, rate, speed, sees_ahead=False, length_part=length_part)
+    kept, late, _ = _after_step(run)
+    return late / max(1.0, kept), kept / (_END_S - _STEP_S) / _fitting_rows_per_s(case, rate, speed)
+
+
+def _simulated(case: LoopCase) -> tuple[SimulatedQuery, Speed, Speed]:
+    """The query of a case, the rows that arrive each second at a moment, and how dear rows are at it."""
+    capacity, speed = _capacity_rows_per_s(case.overhead_s), _speed(case)
+
+    def rate(now_s: float) -> float:
+        return (case.calm_load if now_s < _STEP_S else case.load) * capacity
+
+    query = SimulatedQuery(
+        rate, overhead_s=case.overhead_s, cost_per_row_s=lambda now_s: _COST_S * speed(now_s), read_part=case.read_part,
+        noise=case.noise, seed=case.seed, backlog_rows=2 * capacity, has_guard=True, warm_up=3.0,
+        accident_ratio=_ACCIDENTS if case.disturbance == "accidents" else 0.0,
+    )  # fmt: skip
+    return query, rate, speed
 
 
 def run_loops(cases: Sequence[LoopCase], *, processes: int) -> list[LoopResult]:
@@ -210,7 +229,15 @@ def _plain(query: SimulatedQuery) -> QueryRun:
     return _run(simulate(Application.of_goals({}), {_NAME: query}, tick_s=_TICK_S).engine)
 
 
-def _known(query: SimulatedQuery, case: LoopCase, rate: Speed, speed: Speed) -> QueryRun:
+def _known(
+    query: SimulatedQuery,
+    case: LoopCase,
+    rate: Speed,
+    speed: Speed,
+    *,
+    sees_ahead: bool = True,
+    length_part: float = 1.0,
+) -> QueryRun:
     """By the same law, told what batches cost on average at every moment."""
 
     def costs(now_s: float) -> BatchCosts:
@@ -220,7 +247,11 @@ def _known(query: SimulatedQuery, case: LoopCase, rate: Speed, speed: Speed) -> 
 
     goal = Goal(latency=GOAL_S, minimum_accuracy=_FLOOR)
     engine = SimulatedEngine({_NAME: query}, tick_s=_TICK_S)
-    engine.connect(InformedLoop(engine, costs, rate, goal, late_ratio=LATE_RATIO, noise=case.noise), {})
+    loop = InformedLoop(
+        engine, costs, rate, goal, late_ratio=LATE_RATIO, noise=case.noise,
+        sees_ahead=sees_ahead, length_part=length_part,
+    )  # fmt: skip
+    engine.connect(loop, {})
     return _run(engine)
 
 
@@ -276,12 +307,14 @@ def _speed(case: LoopCase) -> Speed:
 
 def _fitting_rows_per_s(case: LoopCase, rate: Speed, speed: Speed) -> float:
     length_s = longest_in_time_s(GOAL_S, 0.0, case.noise, late_ratio=LATE_RATIO)
-    mean = _mean_factor(case)
+    mean, accidents = _mean_factor(case), 1.0
+    if case.disturbance == "accidents":
+        accidents += _ACCIDENTS * (ACCIDENT - 1.0)
     kept = []
     for now_s in np.arange(_STEP_S, _END_S):
         arrivals, row_s = rate(now_s), mean * _COST_S * speed(now_s)
         left = 1.0 - mean * case.overhead_s / length_s - case.read_part * row_s * arrivals
-        room = left / max((1.0 - case.read_part) * row_s, _LEAST_WORK_S)
+        room = left / max((1.0 - case.read_part) * row_s, _LEAST_WORK_S) / accidents
         kept.append(min(arrivals, max(_FLOOR * arrivals, room)))
     return float(np.mean(kept))
 

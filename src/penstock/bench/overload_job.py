@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 KINDS = 64
 ROUNDS_PER_UNIT = 64
-REGIONS = 20
+REGIONS = 100
+"""Counts by window and region are held against the truth: some 1,300 intervals in a run. Of the 260 that twenty regions
+give, one run in sixteen has less than 93 % where each holds the truth with 95 %; of these one in three hundred at
+the most."""
 WINDOW_S = 5
 WORK = "bench.work"
 _RESULT = "timestamp timestamp, region bigint, units bigint"

@@ -13,7 +13,7 @@ from penstock.console import AsJson, print_json, print_table
 def loops(
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs of every case.")] = 20,
     constant_seeds: Annotated[int, typer.Option(min=1, max=1000, help="Runs of every case of constant load.")] = 200,
-    part: Annotated[str, typer.Option(help="Which of them: steps, constant, reading or all.")] = "all",
+    part: Annotated[str, typer.Option(help="Which of them: steps, constant, reading, limits or all.")] = "all",
     processes: Annotated[int | None, typer.Option(min=1, help="Processes; as many as there are cores.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -21,13 +21,15 @@ def loops(
 
     Steps of load on engines of any overhead, scatter and disturbance: part of the kept rows that is late, and what is
     kept of what fits. Constant loads: rows out in time each second, over those of the same query without Penstock.
-    Reading: the same for steps of load on queries whose rows cost little beside reading them.
+    Reading: the same for steps of load on queries whose rows cost little beside reading them. Limits: what nobody could
+    do better in spells and accidents without seeing ahead.
 
     For example:
       penstock bench loops --seeds 2 --constant-seeds 4
       penstock bench loops --part constant --json
     """
-    from penstock.bench.loops import (  # noqa: PLC0415 - imports numpy
+    from penstock.bench.loop_limits import limits  # noqa: PLC0415 - imports numpy
+    from penstock.bench.loops import (  # noqa: PLC0415 - as above
         constant_cases,
         reading_cases,
         run_loops,
@@ -40,13 +42,19 @@ def loops(
         "constant": (constant_cases(constant_seeds), ("overhead_s", "load")),
         "reading": (reading_cases(seeds), ("overhead_s", "read_part", "load")),
     }
-    if part not in (*parts, "all"):
-        raise typer.BadParameter(f"one of {', '.join(parts)} or all, not {part!r}", param_hint="--part")
+    names = (*parts, "limits")
+    if part not in (*names, "all"):
+        raise typer.BadParameter(f"one of {', '.join(names)} or all, not {part!r}", param_hint="--part")
     rows: list[dict[str, object]] = []
-    for name in parts if part == "all" else (part,):
-        cases, keys = parts[name]
-        typer.echo(f"{name}: {len(cases)} runs", err=True)
-        found = summed_up(run_loops(cases, processes=processes or os.cpu_count() or 1), keys)
+    workers = processes or os.cpu_count() or 1
+    for name in names if part == "all" else (part,):
+        if name in parts:
+            cases, keys = parts[name]
+            typer.echo(f"{name}: {len(cases)} runs", err=True)
+            found = summed_up(run_loops(cases, processes=workers), keys)
+        else:
+            typer.echo(f"{name}: every length that batches can have", err=True)
+            found = limits(seeds, processes=workers)
         rows += [{"part": name, **row} for row in found]
         if not as_json:
             print_table(list(found[0]), [[_text(value) for value in row.values()] for row in found])

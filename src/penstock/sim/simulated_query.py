@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.model import BatchSignal
 
 _DRAWS = 1_024
-_ACCIDENT = 3.0
+ACCIDENT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class QueryRun:
     def noise_factor(self) -> float:
         """What the next batch's time is multiplied by."""
         ratio = self.query.accident_ratio
-        accident = _ACCIDENT if ratio and self._accidents.random() < ratio else 1.0
+        accident = ACCIDENT if ratio and self._accidents.random() < ratio else 1.0
         return accident * self._scatter()
 
     def _scatter(self) -> float:

@@ -279,9 +279,9 @@ class Answering:
 
     def learn(self, progress: Mapping[str, Any]) -> None:
         """Merge what the operators of a finished batch have learned."""
-        observed = progress.get("observedMetrics") or {}
+        observed = observed_metrics(progress)
         for operator in self._operators:
-            if operator.observation in observed:
+            if operator.mark in observed:
                 operator.absorb()
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from penstock.model.directive import RATIO_AT
 from penstock.spark import internals
 from penstock.spark.directive_task import told
 from penstock.spark.guard_counts import counts
-from penstock.spark.operator_report import PARTITIONS, total_report
+from penstock.spark.operator_report import reports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,7 +111,11 @@ class ProgressCollector:
 def observed_metrics(progress: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What the parts of a query report of a batch, with what its guards were told (:data:`REQUESTED`)."""
     run_id, batch_id = str(progress["runId"]), int(progress["batchId"])
-    observed = {**(progress.get("observedMetrics") or {}), **counts.reports(run_id, batch_id)}
+    observed = {
+        **(progress.get("observedMetrics") or {}),
+        **counts.reports(run_id, batch_id),
+        **reports.reports(run_id, batch_id),
+    }
     directive = told(run_id, batch_id)
     if directive is None:
         return observed
@@ -133,8 +137,8 @@ def guard_signal(observed: Mapping[str, Mapping[str, Any]]) -> GuardSignal | Non
     >>> guard = guard_signal({"penstock.guard.1": rows, "penstock.guard.requested": requested})
     >>> guard.kept_ratio, guard.keep_ratio, guard.answered
     (0.4, 0.5, True)
-    >>> operator = [10, 8, 0.5, 1, 0, None, None, 30.0, 15.0, 0.1, 0, 0, 0, 0]
-    >>> guard_signal({"penstock.guard.operator.1": {"partitions": [operator]}}).processed_ratio
+    >>> operator = {"offered_rows": 10.0, "kept_rows": 8.0, "offered_work": 30.0, "kept_work": 15.0}
+    >>> guard_signal({"penstock.guard.operator.1": operator}).processed_ratio
     0.5
     >>> late = {"offered_rows": 10, "kept_rows": 4, "late_rows": 4, "kept_late_rows": 1}
     >>> guard_signal({"penstock.guard.1": late, "penstock.guard.requested": requested}).on_time_ratio
@@ -169,9 +173,8 @@ def guard_reports(observed: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str
     # What follows in the array is history, for results and not for the report.
     keep_ratio, _, _, answered, everything, *_ = directive or (1.0, 0.0, 0.0, 1.0, 1.0)
     requested = {"keep_ratio": keep_ratio, "answered": answered, "everything": everything}
-    totals = [total_report(values[PARTITIONS]) if PARTITIONS in values else values for values in named.values()]
     # An operator says itself what was asked of it; of a guard it is said once for all.
-    return [{**requested, **total} for total in totals if total["offered_rows"]]
+    return [{**requested, **values} for values in named.values() if values["offered_rows"]]
 
 
 def _on_time_ratio(guards: list[Mapping[str, Any]]) -> float | None:

@@ -57,6 +57,15 @@ class TaskDirective:
     answered: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Where a task belongs: the run of a query and its batch, a stage, and a partition."""
+
+    batch: tuple[str, int]
+    stage: int
+    partition: int
+
+
 _UNGOVERNED = TaskDirective(Directive(0, everything=True, history=UNKNOWN))
 _remembered: OrderedDict[Question, TaskDirective] = OrderedDict()
 _told: OrderedDict[tuple[str, int], list[float]] = OrderedDict()
@@ -72,6 +81,15 @@ def directive_of_task(operator: str | None = None) -> TaskDirective:
     read = _nothing if context is None else context.getLocalProperty
     question = _question(read, operator)
     return _UNGOVERNED if question is None else _answered(question, read)
+
+
+def place_of_task() -> TaskPlace | None:
+    """Where this task belongs; None for one of a batch frame, which nobody asks for reports."""
+    context = TaskContext.get()
+    question = None if context is None else _question(context.getLocalProperty)
+    if context is None or question is None:
+        return None
+    return TaskPlace((question.run_id, question.batch_id), context.stageId(), context.partitionId())
 
 
 def directive_of_batch() -> str:

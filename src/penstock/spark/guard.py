@@ -314,11 +314,6 @@ def draw_of_key(key: Column) -> Column:
     return _unit_interval(F.xxhash64(F.lit(_DRAW_SEED), key))
 
 
-def chance() -> Column:
-    """A number from 0 to 1, drawn anew whenever a row is read."""
-    return F.rand(_DRAW_SEED)
-
-
 def _unit_interval(bits: Column) -> Column:
     return F.shiftrightunsigned(bits, 11) * F.lit(2.0**-53)
 

@@ -21,16 +21,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from penstock.errors import InvalidGuardError
 from penstock.spark import guard_spec
 from penstock.spark.collector import BY_CHANCE, GUARD_PREFIX
-from penstock.spark.guard import WEIGHT, arrival_s, chance, check_columns, draw_of_row, utility_of
+from penstock.spark.guard import WEIGHT, check_columns, draw_of_row, utility_of
 from penstock.spark.identity import NO_IDENTITY, row_identity
-from penstock.spark.operator_report import PARTITIONS
+from penstock.spark.operator_report import ReportSum, reports
 from penstock.spark.operator_shares import STRATEGIES, empty_sketch
 from penstock.spark.operator_worker import (
     ARRIVAL,
     DRAW,
     HIDDEN,
     KEY,
-    REPORT,
     UTILITY,
     OperatorTask,
     SketchSum,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.spark.operator_report import TaskReports
     from penstock.spark.operator_worker import Row
 
 logger = logging.getLogger("penstock")
@@ -64,10 +64,11 @@ class Operator:
         self, spark: SparkSession, name: str, meaning: str, key_type: T.DataType, *, by_chance: bool = False
     ) -> None:
         self.name = name
-        self.observation = f"{GUARD_PREFIX}{BY_CHANCE if by_chance else ''}.operator.{next(_numbers)}"
+        self.mark = f"{GUARD_PREFIX}{BY_CHANCE if by_chance else ''}.operator.{next(_numbers)}"
         # The same after a restart, so that a batch that runs again finds the costs of the first time.
         self.costs_name = f"{name} {zlib.crc32(meaning.encode()):08x}"
         self.sums: Accumulator[NDArray[np.float64]] = spark.sparkContext.accumulator(empty_sketch().cells, SketchSum())
+        self.reported: Accumulator[TaskReports] = spark.sparkContext.accumulator({}, ReportSum())
         self._spark = spark
         self._key_type = key_type
         self._taken = empty_sketch().cells
@@ -158,22 +159,33 @@ def run_operator(
         fields=to_arrow_schema(fields, timezone="UTC"),
         strategy=strategy,
         costs_name=operator.costs_name,
+        arrival=_arrival_column(rows, arrival),
         learned=operator.sums,
+        reported=operator.reported,
     )
-    hidden = {KEY: key_hash(key), DRAW: draw_of_row(rows, identity=found) if found else chance()}
-    if arrival is not None:
-        hidden[ARRIVAL] = arrival_s(arrival)
+    hidden = {KEY: key_hash(key)}
+    if found:
+        # Rows without an identity are drawn in the worker: Spark's own rand is compiled anew in every batch.
+        hidden[DRAW] = draw_of_row(rows, identity=found)
+    if arrival is not None and task.arrival == ARRIVAL:
+        hidden[ARRIVAL] = F.col(arrival).cast("timestamp")
     if utility is not None:
         hidden[UTILITY] = utility_of(rows, utility)
-    # The last row of each partition has nulls in every column, whatever the user's schema promises.
-    reported = T.StructType([T.StructField(entry.name, entry.dataType) for entry in fields])
-    reported = reported.add(WEIGHT, T.DoubleType()).add(REPORT, T.ArrayType(T.DoubleType()))
-    result = rows.withColumns(hidden).mapInArrow(task.run, reported)
+    # A function may give nothing for a column, whatever the user's schema promises.
+    given = T.StructType([T.StructField(entry.name, entry.dataType) for entry in fields])
+    # By the name that weights have there the operator is found in a plan.
+    result = rows.withColumns(hidden).mapInArrow(task.run, given.add(operator.mark, T.DoubleType()))
     if rows.isStreaming:
-        guard_spec.book.operators[operator.observation] = f"{name} ({strategy})"
-        # Of all rows only the last of each partition has one.
-        result = result.observe(operator.observation, F.collect_list(REPORT).alias(PARTITIONS))
-    return result.where(F.col(REPORT).isNull()).drop(REPORT), operator
+        guard_spec.book.operators[operator.mark] = f"{name} ({strategy})"
+        reports.add(operator.mark, operator.reported)
+    return result.withColumnRenamed(operator.mark, WEIGHT), operator
+
+
+def _arrival_column(rows: DataFrame, arrival: str | None) -> str | None:
+    """The column that tells the worker when rows arrived: the user's, unless its moments depend on a time zone."""
+    if arrival is None:
+        return None
+    return arrival if isinstance(rows.schema[arrival].dataType, T.TimestampType) else ARRIVAL
 
 
 def key_hash(key: str) -> Column:
@@ -213,6 +225,6 @@ def _check(
         raise InvalidGuardError(
             f"operator strategy {strategy!r} takes no utility: use 'semantic', or leave utility= out"
         )
-    taken = {WEIGHT, REPORT, *HIDDEN} & set(fields.names)
+    taken = {WEIGHT, *HIDDEN} & set(fields.names)
     if taken:
         raise InvalidGuardError(f"operator schema has the column {min(taken)!r}, which Penstock adds itself: rename it")

@@ -1,18 +1,108 @@
-"""What an operator reports of a batch: one list of numbers from each partition, added up by the driver."""
+"""What an operator reports of a batch: figures of each task, added up by the driver.
+
+Tasks send them in an accumulator, beside what they have learned. Spark counts what a task has sent once it has
+succeeded, and before its job is done, so that all of a batch is there when the batch is reported. In the plan there is
+nothing of it: a row of its own and ``DataFrame.observe`` took 40 ms of each batch and 0.2 us of each row.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING
+
+from pyspark.accumulators import AccumulatorParam
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.accumulators import Accumulator
+
+BatchKey = tuple[str, int]
+"""The run of a query, and its batch."""
+Figures = tuple[float | None, ...]
+TaskReports = dict[BatchKey, dict[int, dict[int, Figures]]]
+"""By batch, stage and partition: a task that runs again says the same again, and is counted once."""
 
 REPORT_FIELDS = (
     "offered_rows", "kept_rows", "keep_ratio", "answered", "everything", "oldest_s", "newest_s", "offered_work",
     "kept_work", "function_s", "late_rows", "kept_late_rows", "late_work", "kept_late_work",
 )  # fmt: skip
-PARTITIONS = "partitions"
-"""Name of the observed value: Spark aggregates each observed value row by row, so there is only this one."""
+_UNREAD = 64
+"""Batches of an operator whose reports wait for the driver: it reads each when its progress comes, one batch later."""
+_REMEMBERED = 4096
+"""Batches whose sums are at hand: as many as those whose directives are."""
+_adding = threading.Lock()
+
+
+class ReportSum(AccumulatorParam[TaskReports]):
+    """Puts the reports of all tasks together."""
+
+    def zero(self, value: TaskReports) -> TaskReports:
+        """Nothing reported."""
+        del value
+        return {}
+
+    def addInPlace(self, value1: TaskReports, value2: TaskReports) -> TaskReports:  # noqa: N802 - Spark's name
+        """Add what one task says; batches that nobody reads make room for newer ones."""
+        with _adding:
+            for batch, stages in value2.items():
+                for stage, partitions in stages.items():
+                    value1.setdefault(batch, {}).setdefault(stage, {}).update(partitions)
+            while len(value1) > _UNREAD:
+                del value1[next(iter(value1))]
+        return value1
+
+
+class OperatorReports:
+    """What the operators of this process report, batch by batch."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Accumulator[TaskReports]] = {}
+        self._read: OrderedDict[BatchKey, dict[str, dict[str, float | None]]] = OrderedDict()
+        self._reading = threading.Lock()
+
+    def add(self, name: str, sums: Accumulator[TaskReports]) -> None:
+        """An operator is built, whose tasks report there."""
+        self._sums[name] = sums
+
+    def reports(self, run_id: str, batch_id: int) -> dict[str, dict[str, float | None]]:
+        """What each operator reports of a finished batch, by its name."""
+        batch = (run_id, batch_id)
+        with self._reading:
+            if batch not in self._read:
+                self._remember(batch, self._taken(batch))
+            return self._read.get(batch, {})
+
+    def _taken(self, batch: BatchKey) -> dict[str, dict[str, float | None]]:
+        with _adding:
+            taken = {name: sums.value.pop(batch, None) for name, sums in self._sums.items()}
+        return {name: total_of_stages(stages) for name, stages in taken.items() if stages}
+
+    def _remember(self, batch: BatchKey, found: dict[str, dict[str, float | None]]) -> None:
+        if not found:
+            return
+        self._read[batch] = found
+        while len(self._read) > _REMEMBERED:
+            self._read.popitem(last=False)
+
+
+reports = OperatorReports()
+
+
+def total_of_stages(stages: dict[int, dict[int, Figures]]) -> dict[str, float | None]:
+    """The report of a batch; of an operator that it runs in several stages, or several times, that of one of them.
+
+    A frame that is read twice has the same rows in both copies, unless Spark needs only some of one.
+
+    Examples
+    --------
+    >>> row = (4.0, 0.5, 1.0, 0.0, 100.0, 102.0, 3.0, 1.5, 0.2, 0.0, 0.0, 0.0, 0.0)
+    >>> total_of_stages({7: {0: (10.0, *row), 1: (5.0, *row)}, 8: {0: (10.0, *row)}})["offered_rows"]
+    15.0
+    """
+    totals = [total_report(list(partitions.values())) for partitions in stages.values()]
+    return max(totals, key=lambda total: total["offered_rows"] or 0.0)
 
 
 def total_report(partitions: Sequence[Sequence[float | None]]) -> dict[str, float | None]:

@@ -1,11 +1,11 @@
 """The operator inside a Python worker: sheds, runs the user's function, and times rows.
 
-Rows come in as Arrow batches with four more columns, computed inside the JVM: a hash of the key, the number drawn for
-the row, its arrival, and its utility. What to keep of them, and what they cost, the driver is asked for once a batch
-and worker. Rows that go never become Python objects. Rows that stay are handed to the function as dictionaries. Until
-their costs are known, and in every fourth Arrow batch after that, the clock is read once after each, so that the end of
-one row is the beginning of the next. What was learned goes back in an
-accumulator, what happened in one last row for each partition, which the JVM takes out.
+Rows come in as Arrow batches with more columns, computed inside the JVM: a hash of the key, the number drawn for the
+row where something tells it from all others, and its utility. What to keep of them, and what they cost, the driver is
+asked for once a batch and worker. Rows that go never become Python objects. Rows that stay are handed to the function
+as dictionaries. Until their costs are known, and in every fourth Arrow batch after that, the clock is read once after
+each, so that the end of one row is the beginning of the next. What was learned and what happened go back in
+accumulators.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.accumulators import AccumulatorParam
 
 from penstock.control.shedding import Decision, Rows
 from penstock.errors import PenstockError
-from penstock.spark.directive_task import directive_of_task
+from penstock.spark.directive_task import directive_of_task, place_of_task
 from penstock.spark.operator_report import REPORT_FIELDS
 from penstock.spark.operator_shares import SKETCH_COLUMNS, SKETCH_ROWS, costs_of, decide, empty_sketch
 
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 
     from penstock.estimate.sketch import CostSketch
     from penstock.model.directive import Directive
+    from penstock.spark.operator_report import Figures, TaskReports
 
 Row = dict[str, Any]
 
 KEY, DRAW, ARRIVAL, UTILITY = "__penstock_key", "__penstock_draw", "__penstock_arrival", "__penstock_utility"
 HIDDEN = (KEY, DRAW, ARRIVAL, UTILITY)
-REPORT = "__penstock_report"
-_REPORT_TYPE = pa.list_(pa.float64())
+_WEIGHT = "weight"
+_US_PER_S = 1e6
 _LONGEST_KEY_TEXT = 60
 _MOST_TIMES_ESTIMATE = 10.0
 _TIMED_EVERY = 4
@@ -109,10 +110,10 @@ class Tally:
     kept_late_work: float = 0.0
     learned: CostSketch = field(default_factory=empty_sketch)
 
-    def values(self) -> list[float | None]:
+    def values(self) -> Figures:
         """The figures in the order of :data:`~penstock.spark.operator_report.REPORT_FIELDS`."""
-        values = [float(getattr(self, name)) for name in REPORT_FIELDS]
-        return [value if math.isfinite(value) else None for value in values]
+        values = (float(getattr(self, name)) for name in REPORT_FIELDS)
+        return tuple(value if math.isfinite(value) else None for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,12 @@ class OperatorTask:
         Who goes when not all fit.
     costs_name
         Under which the driver knows what its rows cost.
+    arrival
+        Timestamp column that says when a row arrived; None where there is none.
     learned
         Takes what is learned back to the driver.
+    reported
+        Takes what happened back to it.
     """
 
     function: Callable[[Row], Row | None]
@@ -146,7 +151,9 @@ class OperatorTask:
     fields: pa.Schema
     strategy: str
     costs_name: str
+    arrival: str | None = None
     learned: Accumulator[NDArray[np.float64]] | None = None
+    reported: Accumulator[TaskReports] | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Process a partition."""
@@ -158,13 +165,15 @@ class OperatorTask:
             yield self._process(batch, orders, tally, is_timed=is_timed)
         if self.learned is not None:
             self.learned.add(tally.learned.cells)
-        yield self._last_row(tally)
+        place = place_of_task()
+        if self.reported is not None and place is not None:
+            self.reported.add({place.batch: {place.stage: {place.partition: tally.values()}}})
 
     def _process(self, batch: pa.RecordBatch, orders: Orders, tally: Tally, *, is_timed: bool) -> pa.RecordBatch:
         keys = batch.column(KEY).to_numpy().view(np.uint64)
         self._count_arrivals(batch, tally)
         costs = costs_of(keys, orders.sketch)
-        late = late_rows(batch, orders.directive)
+        late = late_rows(batch, orders.directive, self.arrival)
         decision = self._decide(batch, keys, costs, late, orders)
         keep = decision.keep
         _count(tally, keep, late, costs)
@@ -190,8 +199,11 @@ class OperatorTask:
     ) -> Decision:
         if orders.directive.everything:
             return Decision(np.ones(keys.size, np.bool_), np.ones(keys.size), drawn=True)
-        utility = batch.column(UTILITY).to_numpy() if UTILITY in batch.schema.names else None
-        rows = Rows(keys, np.zeros(keys.size), batch.column(DRAW).to_numpy(), costs_s=costs, utility=utility)
+        columns = batch.schema.names
+        utility = batch.column(UTILITY).to_numpy() if UTILITY in columns else None
+        # Rows that nothing tells from each other are drawn by chance: a batch that runs again keeps others.
+        draws = batch.column(DRAW).to_numpy() if DRAW in columns else np.random.default_rng().random(keys.size)
+        rows = Rows(keys, np.zeros(keys.size), draws, costs_s=costs, utility=utility)
         keep_floor = orders.directive.keep_floor
         return decide(
             self.strategy, rows, orders.sketch, keep_ratio=orders.keep_ratio, keep_floor=keep_floor, late=late
@@ -234,10 +246,7 @@ class OperatorTask:
         if len(given) < len(results):
             weights = weights[np.fromiter((row is not None for row in results), np.bool_, len(results))]
         columns = [self._column(given, entry) for entry in self.fields]
-        schema = self._schema()
-        return pa.RecordBatch.from_arrays(
-            [*columns, pa.array(weights), pa.nulls(len(given), _REPORT_TYPE)], schema=schema
-        )
+        return pa.RecordBatch.from_arrays([*columns, pa.array(weights)], names=[*self.fields.names, _WEIGHT])
 
     def _column(self, given: Sequence[Row], entry: pa.Field) -> pa.Array:
         name = entry.name
@@ -269,30 +278,28 @@ class OperatorTask:
         )
 
     def _count_arrivals(self, batch: pa.RecordBatch, tally: Tally) -> None:
-        if ARRIVAL not in batch.schema.names:
+        if self.arrival is None:
             return
-        arrivals = batch.column(ARRIVAL)
-        if arrivals.null_count < len(arrivals):
-            ends = pc.min_max(arrivals)
-            tally.oldest_s = min(tally.oldest_s, ends["min"].as_py())
-            tally.newest_s = max(tally.newest_s, ends["max"].as_py())
-
-    def _last_row(self, tally: Tally) -> pa.RecordBatch:
-        columns = [pa.nulls(1, entry.type) for entry in self.fields]
-        report = pa.array([tally.values()], type=_REPORT_TYPE)
-        return pa.RecordBatch.from_arrays([*columns, pa.nulls(1, pa.float64()), report], schema=self._schema())
-
-    def _schema(self) -> pa.Schema:
-        return pa.schema([*self.fields, pa.field("weight", pa.float64()), pa.field(REPORT, _REPORT_TYPE)])
+        arrivals_us = _microseconds(batch, self.arrival)
+        if arrivals_us.null_count < len(arrivals_us):
+            ends = pc.min_max(arrivals_us)
+            tally.oldest_s = min(tally.oldest_s, ends["min"].as_py() / _US_PER_S)
+            tally.newest_s = max(tally.newest_s, ends["max"].as_py() / _US_PER_S)
 
 
-def late_rows(batch: pa.RecordBatch, directive: Directive) -> NDArray[np.bool_]:
+def late_rows(batch: pa.RecordBatch, directive: Directive, arrival: str | None) -> NDArray[np.bool_]:
     """Which rows are too old to be out in time; none where rows tell no arrival, or where everything is kept."""
     late_before_s = directive.late_before_s
-    if late_before_s is None or directive.everything or ARRIVAL not in batch.schema.names:
+    if late_before_s is None or directive.everything or arrival is None:
         return np.zeros(batch.num_rows, np.bool_)
     # A null arrival is not a number, and that is never before anything.
-    return np.asarray(batch.column(ARRIVAL).to_numpy(zero_copy_only=False) < late_before_s)
+    arrivals_us = _microseconds(batch, arrival).to_numpy(zero_copy_only=False)
+    return np.asarray(arrivals_us / _US_PER_S < late_before_s)
+
+
+def _microseconds(batch: pa.RecordBatch, arrival: str) -> pa.Int64Array:
+    """Arrivals since the epoch, as Spark gives its timestamps to Python; nothing is copied."""
+    return batch.column(arrival).view(pa.int64())
 
 
 def _count(tally: Tally, keep: NDArray[np.bool_], late: NDArray[np.bool_], costs: NDArray[np.float64]) -> None:
