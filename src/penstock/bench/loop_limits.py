@@ -1,12 +1,12 @@
-"""What nobody could do better in spells and accidents: a law that knows all there is to know, but not what is to come.
+"""A yardstick for spells and accidents: a law that knows all there is to know, but not what is to come.
 
 It is told what batches cost, how much they scatter and how fast the machine was when its newest finished batch began.
 What is left to choose is how long batches are: shorter ones are late less often when one takes several times as long,
 and have less room for rows. The runs are those of :mod:`penstock.bench.loops`, by the same seeds, for a range of
-lengths: so they say what of a wanted pair of late and kept rows can be had at all.
+lengths: so they say which pairs of late and kept rows some length gives, if it is known beforehand and kept to.
 
-That holds for laws that draw the rows of a batch whatever their age. One that kept the youngest alone could be late
-less, and would tell nothing of the others.
+It is no bound. A law that changes its lengths at the right moments may do better, and one that kept the youngest rows
+of each batch alone would be late less, and tell nothing of the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Point = tuple[float, float]
 
 
 def limits(seeds: int, *, processes: int) -> list[dict[str, object]]:
-    """A row for each overhead, scatter and disturbance: what can be had of late and kept rows."""
+    """A row for each overhead, scatter and disturbance: what late and kept rows come to with any length."""
     kinds = list(itertools.product(STEP_OVERHEADS_S, STEP_NOISES, DISTURBANCES))
     cases = [
         (LoopCase(overhead_s, noise, load, kind, seed), part)
@@ -62,7 +62,7 @@ def _row(overhead_s: float, noise: float, disturbance: str, curve: Mapping[float
 
 
 def bounds(curve: Mapping[float, Point], late_ratio: float) -> dict[str, float | bool | None]:
-    """Of late and kept rows by length: the least and the most that can be had, and both together.
+    """Of late and kept rows by length: the least and the most of them, and whether a length does both.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def bounds(curve: Mapping[float, Point], late_ratio: float) -> dict[str, float |
 
     >>> curve = {1.0: (0.05, 1.0), 0.75: (0.03, 0.96), 0.5: (0.01, 0.9)}
     >>> found = bounds(curve, 0.02)
-    >>> found["least_late_ratio_where_kept"], found["most_kept_ratio_where_in_time"], found["can_be_had"]
+    >>> found["least_late_ratio_where_kept"], found["most_kept_ratio_where_in_time"], found["some_length_does"]
     (0.03, 0.9, False)
     """
     late = [point[0] for point in curve.values() if point[1] >= KEPT_WANTED]
@@ -80,5 +80,5 @@ def bounds(curve: Mapping[float, Point], late_ratio: float) -> dict[str, float |
         "kept_ratio_of_full_length": curve[max(curve)][1],
         "least_late_ratio_where_kept": min(late, default=None),
         "most_kept_ratio_where_in_time": max(kept, default=None),
-        "can_be_had": any(point[0] <= late_ratio and point[1] >= KEPT_WANTED for point in curve.values()),
+        "some_length_does": any(point[0] <= late_ratio and point[1] >= KEPT_WANTED for point in curve.values()),
     }

@@ -21,8 +21,8 @@ def loops(
 
     Steps of load on engines of any overhead, scatter and disturbance: part of the kept rows that is late, and what is
     kept of what fits. Constant loads: rows out in time each second, over those of the same query without Penstock.
-    Reading: the same for steps of load on queries whose rows cost little beside reading them. Limits: what nobody could
-    do better in spells and accidents without seeing ahead.
+    Reading: the same for steps of load on queries whose rows cost little beside reading them. Limits: what
+    late and kept rows come to in spells and accidents if all is known but what is to come, with any length of batches.
 
     For example:
       penstock bench loops --seeds 2 --constant-seeds 4

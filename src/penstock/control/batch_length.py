@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.estimate.batch_time import HEEDED
 from penstock.estimate.bisection import largest_that_holds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.estimate.batch_time import Overrun
 
 MIN_PART_OF_GOAL = 0.1
 """Length where a trigger interval leaves no time at all: a batch must have some.
@@ -98,18 +103,18 @@ def length_among_jumps_s(
     goal_s: float,
     interval_s: float,
     overhead_s: float,
-    overruns: Sequence[float],
+    overruns: Sequence[Overrun],
     *,
     at_most_s: float,
     late_ratio: float,
+    noise: float,
 ) -> float:
     r"""The longest length with which no more than a part of the rows is late on a machine whose speed jumps.
 
-    Had all batches had a length :math:`d`, those that took :math:`\varepsilon_i` times as long as was predicted would
-    have made a part of their rows late, of those that waited for up to :math:`w = \max(P, d)`:
+    With :math:`q(d)` the part of the rows that is late in batches of a length :math:`d`, by what the newest batches
+    have met (:func:`late_among_jumps`),
 
-    .. math:: q_i(d) = \min\Big(1, \frac{(d \varepsilon_i - (L - w))^+}{w}\Big), \qquad
-        \text{rows in time} \propto \Big(1 - \frac{o}{d}\Big) \Big(1 - \frac1n \sum_i q_i(d)\Big)
+    .. math:: \text{rows in time} \propto \Big(1 - \frac{o}{d}\Big) \big(1 - q(d)\big)
 
     Shorter batches are late less often and have less room for rows. A goal is worth some rows, but not most of them: of
     the rows that the best length has in time all but a tenth must be, and where every such length is late too often,
@@ -120,20 +125,22 @@ def length_among_jumps_s(
     A neighbour makes one batch of eight 1.7 times as long. Batches of 1.85 s are never late for that, which is worth a
     few rows where overhead is 0.2 s. Where it is a second they would have a fifth fewer in time:
 
-    >>> spells = (1.7, *[1.0] * 7)
-    >>> def length_s(overhead_s: float, overruns: tuple[float, ...]) -> float:
-    ...     return round(length_among_jumps_s(5.0, 0.0, overhead_s, overruns, at_most_s=2.4, late_ratio=0.02), 2)
-    >>> length_s(0.2, spells), length_s(1.0, spells), length_s(0.2, (1.0,) * 8)
+    >>> from penstock.estimate.batch_time import Overrun
+    >>> steady = [Overrun(1.0, 2.4)] * 7
+    >>> spells = [Overrun(1.7, 4.1), *steady]
+    >>> def length_s(overhead_s: float, overruns: list[Overrun]) -> float:
+    ...     found_s = length_among_jumps_s(
+    ...         5.0, 0.0, overhead_s, overruns, at_most_s=2.4, late_ratio=0.02, noise=0.05)
+    ...     return round(found_s, 2)
+    >>> length_s(0.2, spells), length_s(1.0, spells), length_s(0.2, steady)
     (1.85, 2.4, 2.4)
     """
-    factors = np.array(overruns)
+    factors = np.array([overrun.factor for overrun in overruns])
     all_s = np.minimum(goal_s / (1.0 + factors), max(0.0, goal_s - interval_s) / factors)
     lengths_s = np.append(at_most_s, all_s[(overhead_s < all_s) & (all_s < at_most_s)])
     if len(lengths_s) == 1:
         return at_most_s
-    waits_s = np.maximum(interval_s, lengths_s)
-    too_long_s = np.outer(lengths_s, factors) - (goal_s - waits_s)[:, None]
-    late = np.clip(too_long_s / waits_s[:, None], 0.0, 1.0).mean(axis=1)
+    late = _late_among(np.maximum(interval_s, lengths_s), lengths_s, goal_s, overruns, noise)
     in_time = (1.0 - overhead_s / lengths_s) * (1.0 - late)
     best = int(np.argmax(in_time))
     is_worthy = (lengths_s <= lengths_s[best]) & (in_time >= in_time[best] / WORTH)
@@ -141,6 +148,50 @@ def length_among_jumps_s(
     if is_steady.any():
         return float(lengths_s[is_steady].max())
     return float(lengths_s[is_worthy][np.argmin(late[is_worthy])])
+
+
+def late_among_jumps(wait_s: float, batch_s: float, goal_s: float, overruns: Sequence[Overrun], noise: float) -> float:
+    r"""Part of the rows of a batch that is late on average, by what the newest batches have met.
+
+    Had this batch, of a length :math:`d` and with rows that have waited for up to :math:`w`, taken
+    :math:`\varepsilon_i` times as long as predicted, as each of them did, a part of its rows would be late. Scatter
+    comes by the batch, and what is more than scatter explains by the clock: a neighbour that came once in batches that
+    took :math:`T = \sum t_j` together comes into one of :math:`d / T` of them.
+
+    .. math:: q = \sum_i p_i \min\Big(1, \frac{(d \varepsilon_i - (L - w))^+}{w}\Big), \qquad
+        p_i = \begin{cases} d / T & \ln \varepsilon_i > 3 \sigma \\ 1 / n & \text{else} \end{cases}
+
+    Examples
+    --------
+    A neighbour came into one of sixteen batches, which took half a second each when the load was small. A batch of
+    2.4 s will meet the like four times as often:
+
+    >>> from penstock.estimate.batch_time import Overrun
+    >>> small = [Overrun(1.7, 0.8), *[Overrun(1.0, 0.5)] * 15]
+    >>> large = [Overrun(1.7, 4.1), *[Overrun(1.0, 2.4)] * 15]
+    >>> [round(late_among_jumps(2.4, 2.4, 5.0, overruns, 0.05), 3) for overruns in (small, large, small[1:], [])]
+    [0.178, 0.037, 0.0, 0.0]
+    """
+    if not overruns or wait_s <= 0.0:
+        return 0.0
+    return float(_late_among(np.array([wait_s]), np.array([batch_s]), goal_s, overruns, noise)[0])
+
+
+def _late_among(
+    waits_s: NDArray[np.float64],
+    lengths_s: NDArray[np.float64],
+    goal_s: float,
+    overruns: Sequence[Overrun],
+    noise: float,
+) -> NDArray[np.float64]:
+    """The same for several batches."""
+    factors, durations_s = np.array(overruns).T
+    by_clock = np.outer(lengths_s, np.full(factors.size, 1.0 / durations_s.sum()))
+    chances = np.where(np.log(factors) > HEEDED * noise, by_clock, 1.0 / factors.size)
+    too_long_s = np.outer(lengths_s, factors) - (goal_s - waits_s)[:, None]
+    late = np.clip(too_long_s / waits_s[:, None], 0.0, 1.0)
+    found: NDArray[np.float64] = np.minimum(1.0, (chances * late).sum(axis=1))
+    return found
 
 
 def longest_wait_s(batch_s: float, goal_s: float, noise: float, *, late_ratio: float) -> float:

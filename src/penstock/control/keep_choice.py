@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.control.batch_cut import cut_to, late_rows_of, ratio_of_rows
-from penstock.control.batch_length import late_part
+from penstock.control.batch_length import late_among_jumps, late_part
 from penstock.control.lookahead import longest_for_waiting_s, longest_saved_s
 from penstock.control.planned_load import KeepChoice, RowGoal
 from penstock.control.whole_or_cut import better_of
@@ -38,9 +38,9 @@ def choose_keep_ratio(
     may be late (:func:`~penstock.control.batch_length.late_part`).
 
     - *Everything stays* where both the rows of this batch, which have waited for up to :math:`W / r`, and those that
-      arrive while it runs are in time. And it stays where batches that keep everything have as many rows out in time
-      each second as batches of the wanted length :math:`T`, which drop some: dropping rows must never cost more than it
-      saves (:func:`~penstock.control.whole_or_cut.better_of`).
+      arrive while it runs are in time, also as often as the machine's speed jumps. And it stays where batches that keep
+      everything have as many rows out in time each second as batches of the wanted length :math:`T`, which drop some:
+      dropping rows must never cost more than it saves (:func:`~penstock.control.whole_or_cut.better_of`).
     - *Otherwise* the batch is cut to :math:`T`. Rows that had to wait for too long to be in time even so go first (no
       more of them is kept than the floor), and of the others the ratio with which it takes :math:`T`.
     - *Until executors come* (``relief_s``) the batch is no longer than the floor can make good for in those after it
@@ -156,5 +156,6 @@ def _whole(model: BatchTimeModel, load: PlannedLoad, goal: RowGoal) -> KeepChoic
     cycle_s = max(surely_s, load.interval_s)
     next_s = min(load.batch_s, model.predict_s(rate * cycle_s, rate * cycle_s))
     next_late = late_part(cycle_s, next_s, goal.latency_s, goal.noise)
-    is_in_time = max(late, next_late) <= goal.late_ratio
+    jumps_late = late_among_jumps(load.waited_s, batch_s, goal.latency_s, model.overruns, goal.noise)
+    is_in_time = max(late, next_late, jumps_late) <= goal.late_ratio
     return KeepChoice(1.0, None, 0.0, batch_s, kept_rows=rows, is_in_time=is_in_time)

@@ -56,6 +56,7 @@ class WantedLength:
             model.overruns,
             at_most_s=min(self.target_s, longest_s),
             late_ratio=self.late_ratio,
+            noise=model.relative_noise,
         )
 
     def wanted_s(self, model: BatchTimeModel, arrival_rows_per_s: float, keep_floor: float | None) -> float:

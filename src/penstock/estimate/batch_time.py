@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,7 @@ _MIN_NOISE, _MAX_NOISE = 0.03, 0.5
 it, never less than its clocks and collections make it, and never so much that no length would be in time."""
 _NOISE_BATCHES = 10.0
 """Batches over which deviations are averaged: of ten, a standard deviation is known to a quarter."""
-_HEEDED = 3.0
+HEEDED = 3.0
 """Deviations, of scatter and of what is not known, that count of a batch: more is an accident or a jump, one of 400."""
 _MIN_ROW_S = 1e-9
 """No row costs less than a nanosecond: a cost of nothing would mean that any size fits."""
@@ -63,6 +64,13 @@ class Drift:
     cost: float = 0.02
 
 
+class Overrun(NamedTuple):
+    """A batch over what was predicted of it, and how long it took."""
+
+    factor: float
+    duration_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class BatchTimeState:
     """Snapshot of a :class:`BatchTimeModel`.
@@ -74,7 +82,7 @@ class BatchTimeState:
     costs: HypothesesState
     batches: int = 0
     deviation_variance: float = _FIRST_NOISE**2
-    overruns: tuple[float, ...] = ()
+    overruns: tuple[Overrun, ...] = ()
 
 
 class BatchTimeModel:
@@ -148,7 +156,7 @@ class BatchTimeModel:
         return math.sqrt(self._state.deviation_variance)
 
     @property
-    def overruns(self) -> tuple[float, ...]:
+    def overruns(self) -> tuple[Overrun, ...]:
         """How many times as long as predicted each of the newest batches took; none until there are enough of them.
 
         Unlike scatter this has jumps of the machine's speed in it. A jump tells nothing of the batches after it, but
@@ -249,7 +257,7 @@ class BatchTimeModel:
         self._state = evolve(
             self._state,
             costs=self._hypotheses.snapshot(),
-            overruns=self._overruns_with(math.exp(error), math.sqrt(unknown)),
+            overruns=self._overruns_with(Overrun(math.exp(error), duration_s), math.sqrt(unknown)),
             batches=self._state.batches + 1,
             deviation_variance=self._deviations_with(error, unknown),
         )
@@ -290,10 +298,10 @@ class BatchTimeModel:
     def _deviations_with(self, deviation: float, unknown: float) -> float:
         """How far batches are from what was predicted of them, with one more."""
         deviations = self._state.deviation_variance
-        heeded = min(deviation**2, _HEEDED**2 * (self._hypotheses.scatter**2 + unknown))
+        heeded = min(deviation**2, HEEDED**2 * (self._hypotheses.scatter**2 + unknown))
         return _bounded(deviations + (heeded - deviations) / _NOISE_BATCHES)
 
-    def _overruns_with(self, overrun: float, unknown: float) -> tuple[float, ...]:
+    def _overruns_with(self, overrun: Overrun, unknown: float) -> tuple[Overrun, ...]:
         """How many times as long as predicted the newest batches took, with one more if its size was known."""
         if self._state.batches < BATCHES_TO_KNOW or unknown > self.relative_deviation:
             return self._state.overruns
