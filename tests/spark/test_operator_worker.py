@@ -15,7 +15,7 @@ from penstock.control.shedding import Rows
 from penstock.estimate.sketch import CostSketch
 from penstock.model.directive import Directive
 from penstock.spark import directive_task, operator_worker
-from penstock.spark.directive_task import TaskDirective, TaskPlace, directive_of_task
+from penstock.spark.directive_task import TaskDirective, TaskPlace, directive_of_task, place_of_task
 from penstock.spark.directives import FALLBACK_PROPERTY, Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.operator_report import REPORT_FIELDS, ReportSum, TaskReports
 from penstock.spark.operator_shares import STRATEGIES, decide, economic_probabilities, empty_sketch
@@ -206,6 +206,18 @@ def test_economic_runs_more_rows_than_uniform_for_the_same_work(monkeypatch: pyt
     _, uniform = run(task(strategy="uniform"), batch())
     assert economic["kept_rows"] / ROWS == pytest.approx(0.72, abs=0.03)
     assert uniform["kept_rows"] / ROWS == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_task_knows_which_batch_it_reports_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run and batch, stage and partition; a task of a batch frame, which nobody reads reports of, has no place."""
+    in_task(monkeypatch, 7, {})
+    assert place_of_task() == TaskPlace(("r", 7), stage=3, partition=1)
+    monkeypatch.setattr(directive_task.TaskContext, "get", lambda: FakeContext({}))
+    assert place_of_task() is None
+    reported = Reports()
+    rows = list(task(reported=reported).run(iter([batch(10)])))
+    assert sum(each.num_rows for each in rows) == 10
+    assert reported.value == {}
 
 
 def test_all_partitions_in_a_worker_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
