@@ -19,6 +19,7 @@ import penstock.functions as pf
 from live.helpers import compilations, load_rows, show, wait_for_batches, wait_until
 from penstock.errors import InvalidGuardError
 from penstock.model.directive import Directive
+from penstock.spark import guard_spec, internals
 from penstock.spark.collector import guard_reports, observed_metrics
 from penstock.spark.directives import Answer, DirectiveServer, Question, directive_properties
 from penstock.spark.operator import Operator, run_operator
@@ -231,6 +232,70 @@ def test_an_operator_whose_frame_is_read_twice_reports_its_rows_once(stopping: S
     wait_for_batches(query, 3)
     query.stop()
     assert set(offered_by_batch(query).values()) == {ROWS_PER_BATCH}
+
+
+def test_a_frame_that_is_kept_after_a_look_at_it_reports_all_rows(stopping: SparkSession, driver: Driver) -> None:
+    """The first partition is run for the look, the others for what follows; one task may read all of them."""
+    rows, driver.operator = run_operator(endless(stopping), same_row, "offset bigint, key bigint", "key")
+
+    def look_and_write(frame: DataFrame, _: int) -> None:
+        kept = frame.persist()
+        assert not kept.isEmpty()
+        assert kept.coalesce(1).count() == ROWS_PER_BATCH
+        kept.unpersist()
+
+    queries = [
+        rows.writeStream.queryName("looked").foreachBatch(look_and_write).start(),
+        rows.coalesce(1).writeStream.queryName("coalesced").format("noop").start(),
+    ]
+    for query in queries:
+        wait_for_batches(query, 3)
+        query.stop()
+        assert set(offered_by_batch(query).values()) == {ROWS_PER_BATCH}
+
+
+def give_value(row: dict[str, Any]) -> dict[str, Any]:
+    """Give the value."""
+    return {"value": row["value"]}
+
+
+def test_rows_drawn_by_chance_are_the_same_for_both_who_read_a_batch(stopping: SparkSession, driver: Driver) -> None:
+    """A batch that goes to two places must not have kept other rows in each."""
+    unnamed = endless(stopping).withColumn("offset", fn.lit(0))
+    rows, driver.operator = run_operator(unnamed, give_value, "value double", "key", strategy="uniform")
+    kept: list[tuple[list[Any], list[Any]]] = []
+
+    def read_twice(frame: DataFrame, _: int) -> None:
+        kept.append((sorted(frame.collect()), sorted(frame.collect())))
+
+    query = rows.writeStream.queryName("both").foreachBatch(read_twice).start()
+    wait_for_batches(query, 2)
+    from_batch = driver.keep(0.5)
+    wait_for_batch(query, from_batch + 2)
+    query.stop()
+    assert all(first == second for first, second in kept)
+    assert sum(len(first) < ROWS_PER_BATCH for first, _ in kept) >= 2
+
+
+def give_many(row: dict[str, Any]) -> dict[str, Any]:
+    """Forty columns."""
+    return {f"c{number}": row["offset"] for number in range(40)}
+
+
+def test_an_operator_with_many_columns_is_found_in_the_plan(stopping: SparkSession) -> None:
+    """Spark leaves out what comes after the first 25 columns where it writes a plan."""
+    wide = ", ".join(f"c{number} bigint" for number in range(40))
+    rows, operator = run_operator(endless(stopping), give_many, wide, "key")
+    query = rows.select("c1").writeStream.queryName("wide").format("noop").start()
+    try:
+        execution = internals.execution_of(query)
+        wait_until(lambda: internals.is_planned(execution), "a plan")
+        assert internals.plan_mentions(execution, operator.mark)
+        found = guard_spec.book.in_plan(internals.plan_text(execution))
+        assert found is not None
+        assert found.operators == ("give_many (economic)",)
+    finally:
+        query.stop()
 
 
 @pytest.mark.slow

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 ROWS = 4000
 ARRIVAL = "at"
-BATCH = ("r", 5)
 
 
 class FakeContext:
@@ -55,6 +54,10 @@ class FakeContext:
     def partitionId(self) -> int:  # noqa: N802 - Spark's name
         """Its partition."""
         return 1
+
+    def taskAttemptId(self) -> int:  # noqa: N802 - Spark's name
+        """Which attempt it is."""
+        return 8
 
 
 class Sums:
@@ -135,10 +138,10 @@ def run(operator: OperatorTask, *batches: pa.RecordBatch) -> tuple[pa.Table, dic
     """The rows that come out, and the report of the partition."""
     reported = Reports()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operator_worker, "place_of_task", lambda: TaskPlace(BATCH, stage=3, partition=1))
+        patch.setattr(operator_worker, "place_of_task", lambda: TaskPlace("r", 5, stage=3, partition=1, attempt=8))
         found = list(replace(operator, reported=reported).run(iter(batches)))
     rows = pa.Table.from_batches(found) if found else pa.table({})
-    return rows, dict(zip(REPORT_FIELDS, reported.value[BATCH][3][1], strict=True))
+    return rows, dict(zip(REPORT_FIELDS, reported.value["r"][5][3][1][1][0], strict=True))
 
 
 def learned_costs(*costs_s: float) -> CostSketch:
@@ -211,7 +214,7 @@ def test_economic_runs_more_rows_than_uniform_for_the_same_work(monkeypatch: pyt
 def test_a_task_knows_which_batch_it_reports_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run and batch, stage and partition; a task of a batch frame, which nobody reads reports of, has no place."""
     in_task(monkeypatch, 7, {})
-    assert place_of_task() == TaskPlace(("r", 7), stage=3, partition=1)
+    assert place_of_task() == TaskPlace("r", 7, stage=3, partition=1, attempt=8)
     monkeypatch.setattr(directive_task.TaskContext, "get", lambda: FakeContext({}))
     assert place_of_task() is None
     reported = Reports()

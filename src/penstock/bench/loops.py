@@ -313,7 +313,7 @@ def _fitting_rows_per_s(case: LoopCase, rate: Speed, speed: Speed) -> float:
     kept = []
     for now_s in np.arange(_STEP_S, _END_S):
         arrivals, row_s = rate(now_s), mean * _COST_S * speed(now_s)
-        left = 1.0 - mean * case.overhead_s / length_s - case.read_part * row_s * arrivals
+        left = 1.0 - mean * case.overhead_s / length_s - accidents * case.read_part * row_s * arrivals
         room = left / max((1.0 - case.read_part) * row_s, _LEAST_WORK_S) / accidents
         kept.append(min(arrivals, max(_FLOOR * arrivals, room)))
     return float(np.mean(kept))

@@ -28,6 +28,8 @@ REQUESTED = f"{GUARD_PREFIX}.requested"
 BY_CHANCE = ".by_chance"
 """In the name of a guard whose rows have no identity: a batch that runs again keeps other rows."""
 UTILITY_BINS = "utilities"
+_RUN_PHASE = "addBatch"
+"""The phase that only the report of a batch has."""
 
 
 class ProgressCollector:
@@ -111,11 +113,10 @@ class ProgressCollector:
 def observed_metrics(progress: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What the parts of a query report of a batch, with what its guards were told (:data:`REQUESTED`)."""
     run_id, batch_id = str(progress["runId"]), int(progress["batchId"])
-    observed = {
-        **(progress.get("observedMetrics") or {}),
-        **counts.reports(run_id, batch_id),
-        **reports.reports(run_id, batch_id),
-    }
+    observed = dict(progress.get("observedMetrics") or {})
+    if _RUN_PHASE in progress.get("durationMs", (_RUN_PHASE,)):
+        # The report of a trigger without a batch has the number of the next one, which may be running by now.
+        observed |= {**counts.reports(run_id, batch_id), **reports.reports(run_id, batch_id)}
     directive = told(run_id, batch_id)
     if directive is None:
         return observed

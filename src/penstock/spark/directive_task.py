@@ -59,11 +59,13 @@ class TaskDirective:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """Where a task belongs: the run of a query and its batch, a stage, and a partition."""
+    """Where a task belongs: the run of a query and its batch, a stage, a partition, and which attempt at that it is."""
 
-    batch: tuple[str, int]
+    run_id: str
+    batch_id: int
     stage: int
     partition: int
+    attempt: int
 
 
 _UNGOVERNED = TaskDirective(Directive(0, everything=True, history=UNKNOWN))
@@ -84,12 +86,14 @@ def directive_of_task(operator: str | None = None) -> TaskDirective:
 
 
 def place_of_task() -> TaskPlace | None:
-    """Where this task belongs; None for one of a batch frame, which nobody asks for reports."""
+    """Where this task belongs; None for one that is no part of a query's batch."""
     context = TaskContext.get()
     question = None if context is None else _question(context.getLocalProperty)
     if context is None or question is None:
         return None
-    return TaskPlace((question.run_id, question.batch_id), context.stageId(), context.partitionId())
+    return TaskPlace(
+        question.run_id, question.batch_id, context.stageId(), context.partitionId(), context.taskAttemptId()
+    )
 
 
 def directive_of_batch() -> str:

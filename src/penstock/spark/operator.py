@@ -37,13 +37,13 @@ from penstock.spark.operator_worker import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
     from pyspark.accumulators import Accumulator
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from penstock.spark.operator_report import TaskReports
     from penstock.spark.operator_worker import Row
 
 logger = logging.getLogger("penstock")
@@ -68,7 +68,6 @@ class Operator:
         # The same after a restart, so that a batch that runs again finds the costs of the first time.
         self.costs_name = f"{name} {zlib.crc32(meaning.encode()):08x}"
         self.sums: Accumulator[NDArray[np.float64]] = spark.sparkContext.accumulator(empty_sketch().cells, SketchSum())
-        self.reported: Accumulator[TaskReports] = spark.sparkContext.accumulator({}, ReportSum())
         self._spark = spark
         self._key_type = key_type
         self._taken = empty_sketch().cells
@@ -151,6 +150,7 @@ def run_operator(
         logger.warning("operator %s: %s", name, NO_IDENTITY)
     meaning = f"{name} {key} {rows.schema.simpleString()} {fields.simpleString()} {strategy}"
     operator = Operator(rows.sparkSession, name, meaning, rows.schema[key].dataType, by_chance=by_chance)
+    reported = rows.sparkSession.sparkContext.accumulator({}, ReportSum()) if rows.isStreaming else None
     task = OperatorTask(
         function=function,
         name=name,
@@ -161,7 +161,7 @@ def run_operator(
         costs_name=operator.costs_name,
         arrival=_arrival_column(rows, arrival),
         learned=operator.sums,
-        reported=operator.reported,
+        reported=reported,
     )
     hidden = {KEY: key_hash(key)}
     if found:
@@ -173,12 +173,23 @@ def run_operator(
         hidden[UTILITY] = utility_of(rows, utility)
     # A function may give nothing for a column, whatever the user's schema promises.
     given = T.StructType([T.StructField(entry.name, entry.dataType) for entry in fields])
-    # By the name that weights have there the operator is found in a plan.
-    result = rows.withColumns(hidden).mapInArrow(task.run, given.add(operator.mark, T.DoubleType()))
-    if rows.isStreaming:
+    # The operator is found in a plan by the name of its function, which stands first, and by that of its weights.
+    run = _named(task, operator.mark)
+    result = rows.withColumns(hidden).mapInArrow(run, given.add(operator.mark, T.DoubleType()))
+    if reported is not None:
         guard_spec.book.operators[operator.mark] = f"{name} ({strategy})"
-        reports.add(operator.mark, operator.reported)
+        reports.add(operator.mark, reported)
     return result.withColumnRenamed(operator.mark, WEIGHT), operator
+
+
+def _named(task: OperatorTask, mark: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The task under a name that Spark writes into its plans, where the last of many columns are left out."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task.run(batches)
+
+    run.__name__ = mark
+    return run
 
 
 def _arrival_column(rows: DataFrame, arrival: str | None) -> str | None:

@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 BatchKey = tuple[str, int]
 """The run of a query, and its batch."""
 Figures = tuple[float | None, ...]
-TaskReports = dict[BatchKey, dict[int, dict[int, Figures]]]
-"""By batch, stage and partition: a task that runs again says the same again, and is counted once."""
+StageReports = dict[int, tuple[int, list[Figures]]]
+"""By partition the attempt that ran it, and what it said: several times where it read several partitions in one
+(``coalesce``)."""
+TaskReports = dict[str, dict[int, dict[int, StageReports]]]
+"""By run, batch and stage."""
 
 REPORT_FIELDS = (
     "offered_rows", "kept_rows", "keep_ratio", "answered", "everything", "oldest_s", "newest_s", "offered_work",
     "kept_work", "function_s", "late_rows", "kept_late_rows", "late_work", "kept_late_work",
 )  # fmt: skip
-_UNREAD = 64
-"""Batches of an operator whose reports wait for the driver: it reads each when its progress comes, one batch later."""
+_UNREAD = 16
+"""Batches of a run whose reports wait for the driver: it reads each when its progress comes, one batch later."""
+_UNREAD_RUNS = 256
+"""Runs with reports that wait: those that ended before anybody read their last ones make room."""
 _REMEMBERED = 4096
 """Batches whose sums are at hand: as many as those whose directives are."""
 _adding = threading.Lock()
@@ -44,14 +49,29 @@ class ReportSum(AccumulatorParam[TaskReports]):
         return {}
 
     def addInPlace(self, value1: TaskReports, value2: TaskReports) -> TaskReports:  # noqa: N802 - Spark's name
-        """Add what one task says; batches that nobody reads make room for newer ones."""
+        """Add what one task says; batches that nobody reads make room for newer ones of their query."""
         with _adding:
-            for batch, stages in value2.items():
-                for stage, partitions in stages.items():
-                    value1.setdefault(batch, {}).setdefault(stage, {}).update(partitions)
-            while len(value1) > _UNREAD:
+            for run_id, batches in value2.items():
+                # Put last: the run that was longest silent is the one that makes room.
+                known = value1[run_id] = value1.pop(run_id, {})
+                for batch_id, stages in batches.items():
+                    for stage, partitions in stages.items():
+                        _add_stage(known.setdefault(batch_id, {}).setdefault(stage, {}), partitions)
+                while len(known) > _UNREAD:
+                    del known[min(known)]
+            while len(value1) > _UNREAD_RUNS:
                 del value1[next(iter(value1))]
         return value1
+
+
+def _add_stage(known: StageReports, found: StageReports) -> None:
+    """Add to a stage: a partition that runs again counts as its newest attempt says."""
+    for partition, (attempt, figures) in found.items():
+        before, told = known.get(partition, (-1, []))
+        if attempt > before:
+            known[partition] = (attempt, list(figures))
+        elif attempt == before:
+            told.extend(figures)
 
 
 class OperatorReports:
@@ -64,19 +84,20 @@ class OperatorReports:
 
     def add(self, name: str, sums: Accumulator[TaskReports]) -> None:
         """An operator is built, whose tasks report there."""
-        self._sums[name] = sums
+        with _adding:
+            self._sums[name] = sums
 
     def reports(self, run_id: str, batch_id: int) -> dict[str, dict[str, float | None]]:
         """What each operator reports of a finished batch, by its name."""
         batch = (run_id, batch_id)
         with self._reading:
             if batch not in self._read:
-                self._remember(batch, self._taken(batch))
+                self._remember(batch, self._taken(run_id, batch_id))
             return self._read.get(batch, {})
 
-    def _taken(self, batch: BatchKey) -> dict[str, dict[str, float | None]]:
+    def _taken(self, run_id: str, batch_id: int) -> dict[str, dict[str, float | None]]:
         with _adding:
-            taken = {name: sums.value.pop(batch, None) for name, sums in self._sums.items()}
+            taken = {name: sums.value.get(run_id, {}).pop(batch_id, None) for name, sums in self._sums.items()}
         return {name: total_of_stages(stages) for name, stages in taken.items() if stages}
 
     def _remember(self, batch: BatchKey, found: dict[str, dict[str, float | None]]) -> None:
@@ -90,19 +111,31 @@ class OperatorReports:
 reports = OperatorReports()
 
 
-def total_of_stages(stages: dict[int, dict[int, Figures]]) -> dict[str, float | None]:
-    """The report of a batch; of an operator that it runs in several stages, or several times, that of one of them.
+def total_of_stages(stages: dict[int, StageReports]) -> dict[str, float | None]:
+    """The report of a batch, of all stages that ran the operator over rows of their own.
 
-    A frame that is read twice has the same rows in both copies, unless Spark needs only some of one.
+    ``foreachBatch`` may run it twice over the same partitions, which count once, or look into the first one, keep that,
+    and run the others in a stage after it. Both copies in a union of a frame with itself are partitions of one stage,
+    and both count.
 
     Examples
     --------
     >>> row = (4.0, 0.5, 1.0, 0.0, 100.0, 102.0, 3.0, 1.5, 0.2, 0.0, 0.0, 0.0, 0.0)
-    >>> total_of_stages({7: {0: (10.0, *row), 1: (5.0, *row)}, 8: {0: (10.0, *row)}})["offered_rows"]
+    >>> both = {0: (5, [(10.0, *row)]), 1: (6, [(5.0, *row)])}
+    >>> total_of_stages({7: both, 8: {0: (7, [(10.0, *row)])}})["offered_rows"]
+    15.0
+    >>> total_of_stages({7: {0: (5, [(10.0, *row)])}, 8: {1: (7, [(5.0, *row)])}})["offered_rows"]
     15.0
     """
-    totals = [total_report(list(partitions.values())) for partitions in stages.values()]
-    return max(totals, key=lambda total: total["offered_rows"] or 0.0)
+    counted: StageReports = {}
+    for partitions in sorted(stages.values(), key=_offered_rows, reverse=True):
+        if counted.keys().isdisjoint(partitions):
+            counted |= partitions
+    return total_report([figures for _, told in counted.values() for figures in told])
+
+
+def _offered_rows(partitions: StageReports) -> float:
+    return sum(figures[0] or 0.0 for _, told in partitions.values() for figures in told)
 
 
 def total_report(partitions: Sequence[Sequence[float | None]]) -> dict[str, float | None]:

@@ -25,7 +25,7 @@ from pyspark.accumulators import AccumulatorParam
 
 from penstock.control.shedding import Decision, Rows
 from penstock.errors import PenstockError
-from penstock.spark.directive_task import directive_of_task, place_of_task
+from penstock.spark.directive_task import TaskPlace, directive_of_task, place_of_task
 from penstock.spark.operator_report import REPORT_FIELDS
 from penstock.spark.operator_shares import SKETCH_COLUMNS, SKETCH_ROWS, costs_of, decide, empty_sketch
 
@@ -81,8 +81,8 @@ class Orders:
     """What the driver wants of the batch that a task belongs to, and what rows are known to cost."""
 
     directive: Directive
+    chance: np.random.Generator
     sketch: CostSketch | None = None
-    answered: bool = False
 
     @property
     def keep_ratio(self) -> float:
@@ -158,16 +158,17 @@ class OperatorTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Process a partition."""
         found = directive_of_task(self.costs_name)
-        orders = Orders(found.directive, costs_from_bytes(found.costs), found.answered)
+        place = place_of_task()
+        orders = Orders(found.directive, _chance(place, self.costs_name), costs_from_bytes(found.costs))
         tally = Tally(found.directive.keep_ratio, found.answered, found.directive.everything)
         for number, batch in enumerate(batch for batch in batches if batch.num_rows):
             is_timed = orders.sketch is None or number % _TIMED_EVERY == 0
             yield self._process(batch, orders, tally, is_timed=is_timed)
         if self.learned is not None:
             self.learned.add(tally.learned.cells)
-        place = place_of_task()
         if self.reported is not None and place is not None:
-            self.reported.add({place.batch: {place.stage: {place.partition: tally.values()}}})
+            told = {place.stage: {place.partition: (place.attempt, [tally.values()])}}
+            self.reported.add({place.run_id: {place.batch_id: told}})
 
     def _process(self, batch: pa.RecordBatch, orders: Orders, tally: Tally, *, is_timed: bool) -> pa.RecordBatch:
         keys = batch.column(KEY).to_numpy().view(np.uint64)
@@ -202,7 +203,7 @@ class OperatorTask:
         columns = batch.schema.names
         utility = batch.column(UTILITY).to_numpy() if UTILITY in columns else None
         # Rows that nothing tells from each other are drawn by chance: a batch that runs again keeps others.
-        draws = batch.column(DRAW).to_numpy() if DRAW in columns else np.random.default_rng().random(keys.size)
+        draws = batch.column(DRAW).to_numpy() if DRAW in columns else orders.chance.random(keys.size)
         rows = Rows(keys, np.zeros(keys.size), draws, costs_s=costs, utility=utility)
         keep_floor = orders.directive.keep_floor
         return decide(
@@ -285,6 +286,17 @@ class OperatorTask:
             ends = pc.min_max(arrivals_us)
             tally.oldest_s = min(tally.oldest_s, ends["min"].as_py() / _US_PER_S)
             tally.newest_s = max(tally.newest_s, ends["max"].as_py() / _US_PER_S)
+
+
+def _chance(place: TaskPlace | None, costs_name: str) -> np.random.Generator:
+    """What rows without an identity are drawn by: the same when a task of a batch runs again, other in every batch.
+
+    A batch whose frame is read twice, or of which an executor is lost, must not have kept two sets of rows.
+    """
+    if place is None:
+        return np.random.default_rng()
+    names = [zlib.crc32(name.encode()) for name in (place.run_id, costs_name)]
+    return np.random.default_rng([*names, place.batch_id, place.partition])
 
 
 def late_rows(batch: pa.RecordBatch, directive: Directive, arrival: str | None) -> NDArray[np.bool_]:
