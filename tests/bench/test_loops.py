@@ -112,6 +112,13 @@ def test_a_cut_that_met_a_spell_does_not_make_the_next_ones_longer() -> None:
     assert max(result.p95_s for result in found) <= 5.0
 
 
+def test_whole_batches_count_with_the_neighbours_that_came() -> None:
+    """At half more than fits, between spells, batches that keep everything are no longer than cut ones may be."""
+    found = run_loops([LoopCase(0.2, 0.05, 1.5, "spells", seed) for seed in (7, 12, 13)], processes=1)
+    assert max(result.late_ratio for result in found) <= 0.04
+    assert max(result.p95_s for result in found) <= 5.0
+
+
 def test_with_costs_known_only_luck_makes_rows_late() -> None:
     """The law told the truth keeps what fits with few late rows, whatever the overhead, the scatter and the speed."""
     for overhead_s, noise, disturbance in ((0.2, 0.05, "none"), (1.0, 0.3, "none"), (0.5, 0.12, "spells")):

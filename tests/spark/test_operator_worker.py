@@ -23,6 +23,7 @@ from penstock.spark.operator_worker import (
     DRAW,
     KEY,
     UTILITY,
+    Chance,
     OperatorError,
     OperatorTask,
     SketchSum,
@@ -221,6 +222,22 @@ def test_a_task_knows_which_batch_it_reports_of(monkeypatch: pytest.MonkeyPatch)
     rows = list(task(reported=reported).run(iter([batch(10)])))
     assert sum(each.num_rows for each in rows) == 10
     assert reported.value == {}
+
+
+def test_rows_drawn_by_chance_are_the_same_again_and_others_in_other_places() -> None:
+    """A task that runs again keeps the same rows; other batches, partitions and parts of a task are drawn apart."""
+    place = TaskPlace("r", 7, stage=3, partition=1, attempt=8)
+    rows, others = batch(100), batch(200).slice(100)
+    drawn = Chance(place, "f").draws(rows)
+    assert np.array_equal(drawn, Chance(replace(place, stage=5, attempt=9), "f").draws(rows))
+    elsewhere = [
+        Chance(replace(place, partition=2), "f").draws(rows),
+        Chance(replace(place, batch_id=8), "f").draws(rows),
+        Chance(replace(place, run_id="s"), "f").draws(rows),
+        Chance(place, "g").draws(rows),
+        Chance(place, "f").draws(others),
+    ]
+    assert all(not np.isclose(drawn, other).any() for other in elsewhere)
 
 
 def test_all_partitions_in_a_worker_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:

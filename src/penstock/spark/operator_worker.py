@@ -45,6 +45,8 @@ KEY, DRAW, ARRIVAL, UTILITY = "__penstock_key", "__penstock_draw", "__penstock_a
 HIDDEN = (KEY, DRAW, ARRIVAL, UTILITY)
 _WEIGHT = "weight"
 _US_PER_S = 1e6
+_FIRST_ROWS = 16
+"""Of two partitions that so many rows do not tell apart none would: they are all alike."""
 _LONGEST_KEY_TEXT = 60
 _MOST_TIMES_ESTIMATE = 10.0
 _TIMED_EVERY = 4
@@ -76,12 +78,36 @@ class SketchSum(AccumulatorParam["NDArray[np.float64]"]):
         return value1 + value2
 
 
+class Chance:
+    """What rows without an identity are drawn by: the same when a task of a batch runs again, other in every batch.
+
+    A batch whose frame is read twice, or of which an executor is lost, must not have kept two sets of rows. Partitions
+    that one task reads one after the other (``coalesce``) have the same place, and are told from each other by their
+    first rows: with the same draws they would stay and go together, and intervals would be too narrow.
+    """
+
+    def __init__(self, place: TaskPlace | None, costs_name: str) -> None:
+        self._place, self._costs_name = place, costs_name
+        self._generator: np.random.Generator | None = None
+
+    def draws(self, rows: pa.RecordBatch) -> NDArray[np.float64]:
+        """A number from 0 to 1 for each row."""
+        if self._generator is None:
+            self._generator = np.random.default_rng(None if self._place is None else self._seed(self._place, rows))
+        return np.asarray(self._generator.random(rows.num_rows))
+
+    def _seed(self, place: TaskPlace, rows: pa.RecordBatch) -> list[int]:
+        first = repr(rows.slice(0, _FIRST_ROWS).to_pydict())
+        texts = [zlib.crc32(text.encode()) for text in (place.run_id, self._costs_name, first)]
+        return [*texts, place.batch_id, place.partition]
+
+
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What the driver wants of the batch that a task belongs to, and what rows are known to cost."""
 
     directive: Directive
-    chance: np.random.Generator
+    chance: Chance
     sketch: CostSketch | None = None
 
     @property
@@ -159,7 +185,7 @@ class OperatorTask:
         """Process a partition."""
         found = directive_of_task(self.costs_name)
         place = place_of_task()
-        orders = Orders(found.directive, _chance(place, self.costs_name), costs_from_bytes(found.costs))
+        orders = Orders(found.directive, Chance(place, self.costs_name), costs_from_bytes(found.costs))
         tally = Tally(found.directive.keep_ratio, found.answered, found.directive.everything)
         for number, batch in enumerate(batch for batch in batches if batch.num_rows):
             is_timed = orders.sketch is None or number % _TIMED_EVERY == 0
@@ -203,7 +229,7 @@ class OperatorTask:
         columns = batch.schema.names
         utility = batch.column(UTILITY).to_numpy() if UTILITY in columns else None
         # Rows that nothing tells from each other are drawn by chance: a batch that runs again keeps others.
-        draws = batch.column(DRAW).to_numpy() if DRAW in columns else orders.chance.random(keys.size)
+        draws = batch.column(DRAW).to_numpy() if DRAW in columns else orders.chance.draws(batch)
         rows = Rows(keys, np.zeros(keys.size), draws, costs_s=costs, utility=utility)
         keep_floor = orders.directive.keep_floor
         return decide(
@@ -286,17 +312,6 @@ class OperatorTask:
             ends = pc.min_max(arrivals_us)
             tally.oldest_s = min(tally.oldest_s, ends["min"].as_py() / _US_PER_S)
             tally.newest_s = max(tally.newest_s, ends["max"].as_py() / _US_PER_S)
-
-
-def _chance(place: TaskPlace | None, costs_name: str) -> np.random.Generator:
-    """What rows without an identity are drawn by: the same when a task of a batch runs again, other in every batch.
-
-    A batch whose frame is read twice, or of which an executor is lost, must not have kept two sets of rows.
-    """
-    if place is None:
-        return np.random.default_rng()
-    names = [zlib.crc32(name.encode()) for name in (place.run_id, costs_name)]
-    return np.random.default_rng([*names, place.batch_id, place.partition])
 
 
 def late_rows(batch: pa.RecordBatch, directive: Directive, arrival: str | None) -> NDArray[np.bool_]:
